@@ -406,7 +406,7 @@ def secure(cluster: Cluster) -> Client:
     node = cluster.world.node
     settings = (f"authorizer.class.name={AUTHORIZERS[0]}", "super.users=User:ANONYMOUS")
     config = load_broker_config(None, settings).config
-    node.authority = node.parts.authority = Authority(config, node.metadata)
+    node.authority = node.parts.authority = Authority(config, node.metadata, node.connections)
     node.routes._made.clear()
     return cluster.world.connect(Principal(USER, "alice"))
 

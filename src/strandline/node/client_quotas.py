@@ -14,6 +14,7 @@ from strandline.cluster.controller import stored_quotas
 from strandline.cluster.image import ClusterImage, ImageDelta
 from strandline.cluster.znodes import ResourceKind
 from strandline.node.connection import Connection
+from strandline.node.open_connections import OpenConnections
 from strandline.node.outbox import Outbox
 from strandline.node.request import Request
 from strandline.node.settings import Settings
@@ -37,14 +38,16 @@ _WAIT_MS_MAX: Final = 2**31 - 1
 class ClientQuotas:
     """See the module."""
 
-    def __init__(self, settings: Settings, timers: Timers, outbox: Outbox) -> None:
+    def __init__(
+        self, settings: Settings, timers: Timers, outbox: Outbox, connections: OpenConnections
+    ) -> None:
         self._settings = settings
         self._timers = timers
         self._outbox = outbox
         self._limits: Limits = {}
         self._rates: dict[tuple[str, Entity], Rate] = {}
         self._swept_ms = 0
-        self._connections: dict[Connection, None] = {}
+        self._connections = connections
         self.is_limited = False
         """Whether there is any quota."""
 
@@ -58,16 +61,7 @@ class ClientQuotas:
         kinds = (ResourceKind.USER, ResourceKind.CLIENT)
         if any(resource.kind in kinds for resource in delta.configs_changed):
             self.start(image)
-            for connection in self._connections:
-                connection.forget_fast_path()
-
-    def opened(self, connection: Connection) -> None:
-        """A client has connected."""
-        self._connections[connection] = None
-
-    def closed(self, connection: Connection) -> None:
-        """It has gone."""
-        self._connections.pop(connection, None)
+            self._connections.forget_fast_paths()
 
     def limits_producing(self, request: Request[Any]) -> bool:
         """Whether what the client produces is counted."""

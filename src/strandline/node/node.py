@@ -42,6 +42,7 @@ from strandline.node.logs import Directory, Logs
 from strandline.node.membership import Membership
 from strandline.node.metadata import Metadata
 from strandline.node.metadata_listener import MetadataListener
+from strandline.node.open_connections import OpenConnections
 from strandline.node.outbox import Outbox
 from strandline.node.parts import NodeParts
 from strandline.node.peers import Peers
@@ -155,14 +156,15 @@ class Node:
             controller=self.controller,
             groups=self.groups,
         )
-        self.quotas = ClientQuotas(self.settings, self.timers, self.outbox)
+        self.connections = OpenConnections()
+        self.quotas = ClientQuotas(self.settings, self.timers, self.outbox, self.connections)
         self.quotas.start(image)
         self.authority: Authority | None = None
         if config.authorizer_class_name:
             # Most brokers have none, and do without what it needs.
             from strandline.node.authorization.authority import Authority
 
-            self.authority = Authority(config, self.metadata)
+            self.authority = Authority(config, self.metadata, self.connections)
         self.parts = NodeParts(
             broker_id=self.broker_id,
             authentication=self.authentication,
@@ -258,9 +260,7 @@ class Node:
         )
         connection.frame_bytes_max = self.settings.broker.socket_request_max_bytes
         self.authentication.opened(connection, now)
-        self.quotas.opened(connection)
-        if self.authority is not None:
-            self.authority.opened(connection)
+        self.connections.add(connection)
         return connection
 
     def close_connection(self, connection: Connection) -> None:
@@ -268,9 +268,7 @@ class Node:
         if connection.gate is not None:
             connection.gate.forget()
         self.purgatory.drop_connection(connection)
-        self.quotas.closed(connection)
-        if self.authority is not None:
-            self.authority.closed(connection)
+        self.connections.remove(connection)
 
     def receive(self, connection: Connection, frame: memoryview, now: Instant) -> None:
         """Handle one request. The frame's bytes may be patched, and belong to the caller after."""

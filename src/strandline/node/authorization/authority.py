@@ -14,8 +14,8 @@ from strandline.authorization.authorizer import Authorizer, Verdict, parse_super
 from strandline.cluster.image import ClusterImage, ImageDelta
 from strandline.config.broker import BrokerConfig
 from strandline.node.authorization.audit import Asked, Audit
-from strandline.node.connection import Connection
 from strandline.node.metadata import Metadata
+from strandline.node.open_connections import OpenConnections
 from strandline.node.request import Request
 from strandline.types import Instant
 
@@ -25,14 +25,16 @@ CLUSTER = ResourceType.CLUSTER
 class Authority:
     """See the module."""
 
-    def __init__(self, config: BrokerConfig, metadata: Metadata) -> None:
+    def __init__(
+        self, config: BrokerConfig, metadata: Metadata, connections: OpenConnections
+    ) -> None:
         self.authorizer = Authorizer(
             super_users=parse_super_users(config.super_users),
             allow_everyone_if_no_acl_found=config.allow_everyone_if_no_acl_found,
         )
         self.audit = Audit(config.node_id, tells_allowed=config.strandline_audit_log_allowed)
         self._metadata = metadata
-        self._connections: dict[Connection, None] = {}
+        self._connections = connections
         image = metadata.image
         self.authorizer.replace_all({at: each.value.entries for at, each in image.acls.items()})
 
@@ -49,16 +51,7 @@ class Authority:
         for resource in delta.acls_changed:
             stored = acls.get(resource)
             self.authorizer.replace(resource, () if stored is None else stored.value.entries)
-        for connection in self._connections:
-            connection.forget_fast_path()
-
-    def opened(self, connection: Connection) -> None:
-        """A connection may get a fast path."""
-        self._connections[connection] = None
-
-    def closed(self, connection: Connection) -> None:
-        """The connection is gone."""
-        self._connections.pop(connection, None)
+        self._connections.forget_fast_paths()
 
     def access(self, request: Request[Any], now: Instant) -> Access:
         """What the client of the request may do."""

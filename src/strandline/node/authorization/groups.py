@@ -10,7 +10,7 @@ from strandline.errors import ErrorCode
 from strandline.groups.requests import refused as refused_group
 from strandline.node.authorization.authority import Access
 from strandline.node.authorization.records import name_of, named
-from strandline.node.authorization.rule import MESSAGES, Need, Rule, split
+from strandline.node.authorization.rule import MESSAGES, Need, Rule, split, with_refused
 from strandline.node.handlers.groups import one_group
 from strandline.node.request import Request
 from strandline.protocol.apis import ApiKey
@@ -70,11 +70,7 @@ def _offset_commit(access: Access, request: Request[offset_commit.OffsetCommitRe
         for topic in denied
     ]
 
-    def amend(response: offset_commit.OffsetCommitResponse) -> None:
-        response.topics += refused
-
-    request.amend = amend
-    return True
+    return with_refused(request, refused, lambda response: response.topics)
 
 
 def _offset_fetch(access: Access, request: Request[offset_fetch.OffsetFetchRequest]) -> bool:
@@ -257,11 +253,7 @@ def _delete_groups(access: Access, request: Request[delete_groups.DeleteGroupsRe
         for group in denied
     ]
 
-    def amend(response: delete_groups.DeleteGroupsResponse) -> None:
-        response.results += refused
-
-    request.amend = amend
-    return True
+    return with_refused(request, refused, lambda response: response.results)
 
 
 def _consumer_group_heartbeat(

@@ -9,7 +9,7 @@ from strandline.authorization.acls import CLUSTER_NAME, Operation, ResourceType
 from strandline.errors import ErrorCode
 from strandline.node.authorization.authority import Access
 from strandline.node.authorization.records import name_of
-from strandline.node.authorization.rule import MESSAGES, Need, Rule, split
+from strandline.node.authorization.rule import MESSAGES, Need, Rule, split, with_refused
 from strandline.node.request import Request
 from strandline.protocol.apis import ApiKey
 from strandline.protocol.messages.describe_cluster import (
@@ -187,11 +187,7 @@ def _find_coordinator(access: Access, request: Request[FindCoordinatorRequest]) 
         request.reply(FindCoordinatorResponse(coordinators=refused))
         return False
 
-    def amend(response: FindCoordinatorResponse) -> None:
-        response.coordinators += refused
-
-    request.amend = amend
-    return True
+    return with_refused(request, refused, lambda response: response.coordinators)
 
 
 RULES: Final[Mapping[ApiKey, Rule]] = {

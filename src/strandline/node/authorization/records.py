@@ -13,7 +13,7 @@ from uuid import UUID
 from strandline.authorization.acls import Operation, ResourceType
 from strandline.errors import ErrorCode, ProtocolError
 from strandline.node.authorization.authority import Access
-from strandline.node.authorization.rule import MESSAGES, Need, Rule, split
+from strandline.node.authorization.rule import MESSAGES, Need, Rule, split, with_refused
 from strandline.node.fetch_answer import FetchAnswer, PartitionAnswer, encode_fetch_answer
 from strandline.node.handlers.produce import answer_produce
 from strandline.node.request import Request
@@ -148,11 +148,7 @@ def _list_offsets(access: Access, request: Request[list_offsets.ListOffsetsReque
         for topic in denied
     ]
 
-    def amend(response: list_offsets.ListOffsetsResponse) -> None:
-        response.topics += refused
-
-    request.amend = amend
-    return True
+    return with_refused(request, refused, lambda response: response.topics)
 
 
 def _offset_for_leader_epoch(
@@ -173,11 +169,7 @@ def _offset_for_leader_epoch(
         for topic in denied
     ]
 
-    def amend(response: offset_for_leader_epoch.OffsetForLeaderEpochResponse) -> None:
-        response.topics += refused
-
-    request.amend = amend
-    return True
+    return with_refused(request, refused, lambda response: response.topics)
 
 
 def _delete_records(access: Access, request: Request[delete_records.DeleteRecordsRequest]) -> bool:
@@ -198,11 +190,7 @@ def _delete_records(access: Access, request: Request[delete_records.DeleteRecord
         for topic in denied
     ]
 
-    def amend(response: delete_records.DeleteRecordsResponse) -> None:
-        response.topics += refused
-
-    request.amend = amend
-    return True
+    return with_refused(request, refused, lambda response: response.topics)
 
 
 def _describe_producers(
@@ -223,11 +211,7 @@ def _describe_producers(
         for topic in denied
     ]
 
-    def amend(response: describe_producers.DescribeProducersResponse) -> None:
-        response.topics += refused
-
-    request.amend = amend
-    return True
+    return with_refused(request, refused, lambda response: response.topics)
 
 
 RULES: Final[Mapping[ApiKey, Rule]] = {

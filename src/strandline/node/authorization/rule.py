@@ -53,3 +53,16 @@ def split(
     for item in items:
         (allowed if is_allowed(item) else denied).append(item)
     return allowed, denied
+
+
+def with_refused(
+    request: Request[Any], refused: list[_Item], where: Callable[[Any], list[_Item]]
+) -> bool:
+    """Have the handler go on with what is left of the request, and its answer end with what was
+    refused: `where` finds the list in the response. Returns true, as a guard does then."""
+
+    def amend(response: Any) -> None:
+        where(response).extend(refused)
+
+    request.amend = amend
+    return True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from strandline.authorization.acls import CLUSTER_NAME, Operation, ResourceType
@@ -10,14 +10,13 @@ from strandline.cluster.znodes import ResourceKind
 from strandline.errors import ErrorCode
 from strandline.node.authorization.authority import Access
 from strandline.node.authorization.records import name_of
-from strandline.node.authorization.rule import MESSAGES, Need, Rule, split
+from strandline.node.authorization.rule import MESSAGES, Need, Rule, split, with_refused
 from strandline.node.handlers.broker_loggers import BROKER_LOGGER
 from strandline.node.request import Request
 from strandline.protocol.apis import ApiKey
 from strandline.protocol.messages import alter_configs, incremental_alter_configs
 from strandline.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
-    CreatePartitionsResponse,
     CreatePartitionsTopicResult,
 )
 from strandline.protocol.messages.create_topics import (
@@ -28,12 +27,10 @@ from strandline.protocol.messages.create_topics import (
 from strandline.protocol.messages.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
-    DeleteTopicsResponse,
     DeleteTopicState,
 )
 from strandline.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
-    DescribeConfigsResponse,
     DescribeConfigsResult,
 )
 from strandline.types import NO_TOPIC_ID
@@ -106,11 +103,7 @@ def _delete_topics(access: Access, request: Request[DeleteTopicsRequest]) -> boo
                 )
             )
 
-    def amend(response: DeleteTopicsResponse) -> None:
-        response.responses += refused
-
-    request.amend = amend
-    return True
+    return with_refused(request, refused, lambda response: response.responses)
 
 
 def _create_partitions(access: Access, request: Request[CreatePartitionsRequest]) -> bool:
@@ -123,11 +116,7 @@ def _create_partitions(access: Access, request: Request[CreatePartitionsRequest]
         for topic in denied
     ]
 
-    def amend(response: CreatePartitionsResponse) -> None:
-        response.results += refused
-
-    request.amend = amend
-    return True
+    return with_refused(request, refused, lambda response: response.results)
 
 
 def _refusal_of(access: Access, operation: Operation, asked: Any) -> ErrorCode | None:
@@ -144,43 +133,45 @@ def _refusal_of(access: Access, operation: Operation, asked: Any) -> ErrorCode |
 
 
 def _describe_configs(access: Access, request: Request[DescribeConfigsRequest]) -> bool:
-    refused: list[DescribeConfigsResult] = []
-    allowed = []
-    for asked in request.body.resources:
-        code = _refusal_of(access, Operation.DESCRIBE_CONFIGS, asked)
-        if code is None:
-            allowed.append(asked)
-        else:
-            refused.append(
-                DescribeConfigsResult(
-                    error_code=code,
-                    error_message=MESSAGES[code],
-                    resource_type=asked.resource_type,
-                    resource_name=asked.resource_name,
-                )
-            )
-    request.body.resources = allowed
-
-    def amend(response: DescribeConfigsResponse) -> None:
-        response.results += refused
-
-    request.amend = amend
-    return True
+    return _without_denied(
+        access,
+        request,
+        Operation.DESCRIBE_CONFIGS,
+        DescribeConfigsResult,
+        lambda response: response.results,
+    )
 
 
 def _alter_configs(access: Access, request: Request[Any]) -> bool:
     """Of both APIs, whose resources and answers are alike."""
     is_incremental = request.api_key is ApiKey.INCREMENTAL_ALTER_CONFIGS
     messages = incremental_alter_configs if is_incremental else alter_configs
+    return _without_denied(
+        access,
+        request,
+        Operation.ALTER_CONFIGS,
+        messages.AlterConfigsResourceResponse,
+        lambda response: response.responses,
+    )
+
+
+def _without_denied(
+    access: Access,
+    request: Request[Any],
+    operation: Operation,
+    result: Callable[..., Any],
+    where: Callable[[Any], list[Any]],
+) -> bool:
+    """Take out the resources that may not be touched; the results of all these APIs are alike."""
     refused: list[Any] = []
     allowed = []
     for asked in request.body.resources:
-        code = _refusal_of(access, Operation.ALTER_CONFIGS, asked)
+        code = _refusal_of(access, operation, asked)
         if code is None:
             allowed.append(asked)
         else:
             refused.append(
-                messages.AlterConfigsResourceResponse(
+                result(
                     error_code=code,
                     error_message=MESSAGES[code],
                     resource_type=asked.resource_type,
@@ -188,12 +179,7 @@ def _alter_configs(access: Access, request: Request[Any]) -> bool:
                 )
             )
     request.body.resources = allowed
-
-    def amend(response: Any) -> None:
-        response.responses += refused
-
-    request.amend = amend
-    return True
+    return with_refused(request, refused, where)
 
 
 def _of_settings(operation: Operation) -> tuple[Need, ...]:

@@ -9,7 +9,7 @@ from strandline.authorization.acls import Operation, ResourceType
 from strandline.errors import ErrorCode
 from strandline.groups.requests import refused as refused_group
 from strandline.node.authorization.authority import Access
-from strandline.node.authorization.rule import Need, Rule, split
+from strandline.node.authorization.rule import Need, Rule, split, with_refused
 from strandline.node.request import Request
 from strandline.protocol.apis import ApiKey
 from strandline.protocol.messages import add_partitions_to_txn as adding
@@ -34,7 +34,6 @@ from strandline.protocol.messages.list_transactions import (
 )
 from strandline.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
-    TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
@@ -121,15 +120,19 @@ def _code_of(
 
 
 def _add_offsets(access: Access, request: Request[AddOffsetsToTxnRequest]) -> bool:
-    body = request.body
-    code = None
-    if not access.may(Operation.WRITE, _ID, body.transactional_id):
-        code = _ID_DENIED
-    elif not access.may(Operation.READ, _GROUP, body.group_id):
-        code = _GROUP_DENIED
+    code = _refusal_of_group(access, request.body)
     if code is not None:
         request.reply(AddOffsetsToTxnResponse(error_code=code))
     return code is None
+
+
+def _refusal_of_group(
+    access: Access, body: AddOffsetsToTxnRequest | TxnOffsetCommitRequest
+) -> ErrorCode | None:
+    """Why a group may not be part of the transaction, if it may not."""
+    if not access.may(Operation.WRITE, _ID, body.transactional_id):
+        return _ID_DENIED
+    return None if access.may(Operation.READ, _GROUP, body.group_id) else _GROUP_DENIED
 
 
 def _end(access: Access, request: Request[EndTxnRequest]) -> bool:
@@ -172,11 +175,7 @@ def _write_markers(access: Access, request: Request[markers.WriteTxnMarkersReque
 
 def _txn_offset_commit(access: Access, request: Request[TxnOffsetCommitRequest]) -> bool:
     body, may_read = request.body, access.topics(Operation.READ)
-    code = None
-    if not access.may(Operation.WRITE, _ID, body.transactional_id):
-        code = _ID_DENIED
-    elif not access.may(Operation.READ, _GROUP, body.group_id):
-        code = _GROUP_DENIED
+    code = _refusal_of_group(access, body)
     if code is not None:
         request.reply(refused_group(body, code))
         return False
@@ -194,11 +193,7 @@ def _txn_offset_commit(access: Access, request: Request[TxnOffsetCommitRequest])
         for topic in denied
     ]
 
-    def amend(response: TxnOffsetCommitResponse) -> None:
-        response.topics += refused
-
-    request.amend = amend
-    return True
+    return with_refused(request, refused, lambda response: response.topics)
 
 
 def _describe(access: Access, request: Request[DescribeTransactionsRequest]) -> bool:

@@ -6,6 +6,7 @@ An answer is given when this broker follows the change; the others hear of it a 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from itertools import groupby
 from typing import Any, Final, TypeVar
@@ -26,6 +27,7 @@ from strandline.cluster.controller import delete_acls as decide_deletion
 from strandline.cluster.image import ClusterImage
 from strandline.errors import ErrorCode, ProtocolError
 from strandline.node.controller import Controller
+from strandline.node.handlers.item_by_item import ItemByItem
 from strandline.node.metadata import Metadata
 from strandline.node.request import Request
 from strandline.protocol.messages import create_acls, delete_acls, describe_acls
@@ -79,19 +81,9 @@ class AclsHandler:
 
     def create(self, request: Request[create_acls.CreateAclsRequest], now: Instant) -> None:
         """Add ACLs; one that cannot be keeps no other from being added."""
-        early: list[Refusal | None] = []
-        bindings: list[AclBinding] = []
-        for creation in request.body.creations:
-            try:
-                bindings.append(self._binding(creation))
-                early.append(None)
-            except ProtocolError as error:
-                early.append(Refusal.of(error))
+        asked = ItemByItem(request.body.creations, self._binding)
 
-        def done(results: tuple[Refusal | None, ...], at: Instant) -> None:
-            del at
-            decided = iter(results)
-            outcomes = [refusal or next(decided) for refusal in early]
+        def reply(outcomes: Sequence[Refusal | None]) -> None:
             request.reply(
                 create_acls.CreateAclsResponse(
                     results=[
@@ -104,39 +96,36 @@ class AclsHandler:
                 )
             )
 
-        def failed(error: ProtocolError, at: Instant) -> None:
-            done((Refusal.of(error),) * len(bindings), at)
+        def done(results: tuple[Refusal | None, ...], at: Instant) -> None:
+            del at
+            reply(asked.outcomes(results))
 
-        decide = partial(decide_creation, bindings=bindings)
+        def failed(error: ProtocolError, at: Instant) -> None:
+            del at
+            reply(asked.failed(error))
+
+        decide = partial(decide_creation, bindings=asked.wishes)
         self._controller.carry_out(decide, done=done, failed=failed, now=now)
 
     def delete(self, request: Request[delete_acls.DeleteAclsRequest], now: Instant) -> None:
         """Delete the ACLs that the filters mean, and tell them."""
-        early: list[Refusal | None] = []
-        filters: list[AclFilter] = []
-        for asked in request.body.filters:
-            try:
-                filters.append(self._filter(asked))
-                early.append(None)
-            except ProtocolError as error:
-                early.append(Refusal.of(error))
+        asked = ItemByItem(request.body.filters, self._filter)
 
-        def reply(results: list[Refusal | tuple[AclBinding, ...]]) -> None:
+        def reply(results: Sequence[Refusal | tuple[AclBinding, ...]]) -> None:
             request.reply(
                 delete_acls.DeleteAclsResponse(filter_results=[_deleted(each) for each in results])
             )
 
         def done(results: tuple[tuple[AclBinding, ...], ...], at: Instant) -> None:
             del at
-            decided = iter(results)
-            reply([refusal or next(decided) for refusal in early])
+            reply(asked.outcomes(results))
 
         def failed(error: ProtocolError, at: Instant) -> None:
             del at
-            reply([refusal or Refusal.of(error) for refusal in early])
+            reply(asked.failed(error))
 
         def decide(image: ClusterImage) -> Decision[tuple[AclBinding, ...]]:
-            return decide_deletion(image, filters)
+            return decide_deletion(image, asked.wishes)
 
         self._controller.carry_out(decide, done=done, failed=failed, now=now)
 

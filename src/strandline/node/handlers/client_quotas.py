@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
 from strandline.cluster.controller import QuotaChange, Refusal, alter_quotas, stored_quotas
 from strandline.errors import ErrorCode, ProtocolError
 from strandline.node.controller import Controller
+from strandline.node.handlers.item_by_item import ItemByItem
 from strandline.node.metadata import Metadata
 from strandline.node.request import Request
 from strandline.protocol.messages import alter_client_quotas as altering
@@ -61,21 +63,10 @@ class ClientQuotasHandler:
 
     def alter(self, request: Request[altering.AlterClientQuotasRequest], now: Instant) -> None:
         """Set and remove limits; each entity by itself."""
-        asked = request.body.entries
-        early: list[Refusal | None] = []
-        changes: list[QuotaChange] = []
-        for entry in asked:
-            try:
-                limits = [(op.key, None if op.remove else op.value) for op in entry.ops]
-                changes.append(QuotaChange(_entity(entry.entity), limits))
-                early.append(None)
-            except ProtocolError as error:
-                early.append(Refusal.of(error))
+        entries = request.body.entries
+        asked = ItemByItem(entries, _change)
 
-        def done(results: tuple[Refusal | None, ...], at: Instant) -> None:
-            del at
-            decided = iter(results)
-            outcomes = [refusal or next(decided) for refusal in early]
+        def reply(outcomes: Sequence[Refusal | None]) -> None:
             request.reply(
                 altering.AlterClientQuotasResponse(
                     entries=[
@@ -84,16 +75,28 @@ class ClientQuotasHandler:
                             error_message=refusal.message if refusal else None,
                             entity=entry.entity,
                         )
-                        for entry, refusal in zip(asked, outcomes, strict=True)
+                        for entry, refusal in zip(entries, outcomes, strict=True)
                     ]
                 )
             )
 
-        def failed(error: ProtocolError, at: Instant) -> None:
-            done((Refusal.of(error),) * len(changes), at)
+        def done(results: tuple[Refusal | None, ...], at: Instant) -> None:
+            del at
+            reply(asked.outcomes(results))
 
-        decide = partial(alter_quotas, changes=changes, validate_only=request.body.validate_only)
+        def failed(error: ProtocolError, at: Instant) -> None:
+            del at
+            reply(asked.failed(error))
+
+        decide = partial(
+            alter_quotas, changes=asked.wishes, validate_only=request.body.validate_only
+        )
         self._controller.carry_out(decide, done=done, failed=failed, now=now)
+
+
+def _change(entry: altering.EntryData) -> QuotaChange:
+    limits = [(op.key, None if op.remove else op.value) for op in entry.ops]
+    return QuotaChange(_entity(entry.entity), limits)
 
 
 def _entity(parts: list[altering.EntityData]) -> Entity:
