@@ -13,9 +13,10 @@ from strandline.records.produced_framing import begins_with_transactional_batch
 from strandline.records.rules import AppendRules
 from strandline.records.validation import validate_client_batch
 from strandline.sim.clients.batches import WALL_MS
-from strandline.sim.clients.garbage import MISCHIEF, PATIENCE_US, GarbageClient
+from strandline.sim.clients.garbage import MISCHIEF, GarbageClient
 from strandline.sim.clients.lies import LIES
 from strandline.sim.clients.make import make_client
+from strandline.sim.clients.tries import PATIENCE_US
 from strandline.sim.observer import Silent
 from strandline.sim.plan import ClientSpec, Options
 from strandline.sim.streams import Streams

@@ -4,7 +4,7 @@
 
 Broken frames, versions that do not exist, sizes that nobody has, batches that lie about what is in
 them. A broker must answer with an error or hang up, must not log a traceback, and must not change:
-whatever got into a log would be read as a value that nobody sent.
+what got into a log would be read as a value that no client has sent.
 
 With `lies=yes`, which is the default, it sends every broker a batch of `lies.py` with each piece of
 garbage: good header, right checksum, and records that no reader can read, or a transaction. If one
@@ -30,15 +30,13 @@ from strandline.protocol.messages.produce import (
 from strandline.records.batch import HEADER_BYTES, parse_header
 from strandline.records.builder import build_batch, join_batch
 from strandline.records.record import Record
-from strandline.sim.clients.client import SimClient
 from strandline.sim.clients.client_options import ClientOptions
-from strandline.sim.clients.connection import Wire
 from strandline.sim.clients.lies import LIES
+from strandline.sim.clients.tries import Try, TryingClient
 from strandline.sim.clients.world import ClientWorld
 from strandline.sim.plan import ClientSpec
 from strandline.types import NO_OFFSET, BrokerId
 
-PATIENCE_US: Final = 6_000_000
 _HALF_FRAME_US: Final = 500_000
 _SIZE_BYTES: Final = 4
 _CRC_AT: Final = 17
@@ -50,99 +48,39 @@ _SIZES: Final = (0x7FFF_FFFF, -1, -0x8000_0000, 104_857_601)
 Mischief = Callable[[Random, str], bytes]
 
 
-class _Try:
-    """One connection with one piece of garbage."""
-
-    def __init__(self, owner: GarbageClient, data: bytes, what: str) -> None:
-        self.what = what
-        self.wire: Wire | None = None
-        self.is_over = False
-        self._owner = owner
-        self._data = data
-
-    def opened(self) -> None:
-        """See `Peer`."""
-        if self.wire is not None:
-            self.wire.send(self._data)
-
-    def received(self, frame: bytes) -> None:
-        """See `Peer`: an answer, which can only be an error."""
-        del frame
-        self.end("answered")
-
-    def closed(self, reason: str) -> None:
-        """See `Peer`."""
-        del reason
-        self.is_over = True
-        self._owner.ended(self, "hung up on")
-
-    def end(self, how: str) -> None:
-        """Go."""
-        if not self.is_over and self.wire is not None:
-            self.is_over = True
-            self.wire.close()
-            self._owner.ended(self, how)
-
-
-class GarbageClient(SimClient):
+class GarbageClient(TryingClient):
     """See the module."""
 
     kind: ClassVar[str] = "garbage"
 
     def __init__(self, world: ClientWorld, spec: ClientSpec, options: ClientOptions) -> None:
-        super().__init__(world, spec, options)
-        self._every_us = options.time_us("every", "500ms")
+        super().__init__(world, spec, options, every="500ms")
         self._topic = options.text("topic", "t")
         self.repertoire = list(MISCHIEF)
         """What it sends, drawn each time."""
         self.lies = list(LIES) if options.flag("lies", default=True) else []
         """Which lies it tells besides."""
         self._liar = world.streams(f"lies of {spec.name}")
-        self._tries: list[_Try] = []
 
-    @property
-    def outstanding(self) -> int:
-        """See `SimClient`."""
-        return len(self._tries)
-
-    def start(self) -> None:
-        """See `SimClient`."""
-        self.after(self.about(self._every_us), self._tick)
-
-    def finishing(self) -> None:
-        """See `SimClient`."""
-        for each in list(self._tries):
-            each.end("given up")
-        self.done()
-
-    def _tick(self) -> None:
+    def act(self) -> None:
+        """See `TryingClient`."""
         what = self.random.choice(self.repertoire)
         data = MISCHIEF[what](self.random, self._topic)
         brokers = self.world.options.brokers
-        self._try(what, data, BrokerId(self.random.randrange(brokers) + 1))
+        self._send(what, data, BrokerId(self.random.randrange(brokers) + 1))
         if self.lies:
             lie = self._liar.choice(self.lies)
             data = _produce(LIES[lie](self._liar), self._topic)
             # Only the leader looks at it.
             for number in range(brokers):
-                self._try(lie, data, BrokerId(number + 1))
-        self.after(self.about(self._every_us), self._tick)
+                self._send(lie, data, BrokerId(number + 1))
 
-    def _try(self, what: str, data: bytes, target: BrokerId) -> None:
-        attempt = _Try(self, data, what)
-        self._tries.append(attempt)
-        attempt.wire = self.world.network.dial(self.name, target, attempt)
-        is_half = what == "half a frame"
-        self.after(
-            _HALF_FRAME_US if is_half else PATIENCE_US,
-            lambda: attempt.end("given up" if is_half else "ignored"),
-        )
-
-    def ended(self, attempt: _Try, how: str) -> None:
-        """A try is over."""
-        self._tries.remove(attempt)
-        self.counters[f"garbage {how}"] += 1
-        self.counters[f"garbage: {attempt.what}"] += 1
+    def _send(self, what: str, data: bytes, target: BrokerId) -> None:
+        attempt = Try(self, what, data)
+        if what == "half a frame":
+            self.begin(attempt, target, patience_us=_HALF_FRAME_US, how="given up")
+        else:
+            self.begin(attempt, target)
 
 
 def _framed(body: bytes) -> bytes:

@@ -5,7 +5,7 @@
 Its principal is that of no super user and of no ACL. Each request is well formed and would be
 served if it were anyone else's: it writes, reads, deletes, changes settings, commits offsets, and
 looks around. Any part of an answer that is not a refusal is a finding; what got into a log would
-besides be read as a value that nobody sent.
+besides be read as a value that no client has sent.
 """
 
 from __future__ import annotations
@@ -37,116 +37,66 @@ from strandline.protocol.messages.produce import (
 from strandline.protocol.schema import decode_response
 from strandline.records.builder import build_batch
 from strandline.records.record import Record
-from strandline.sim.clients.client import SimClient
 from strandline.sim.clients.client_options import ClientOptions
-from strandline.sim.clients.connection import Wire
+from strandline.sim.clients.tries import Try, TryingClient
 from strandline.sim.clients.world import ClientWorld
 from strandline.sim.plan import ClientSpec
 from strandline.sim.principals import INTRUDER
 from strandline.types import NO_OFFSET, BrokerId
 
-_PATIENCE_US: Final = 6_000_000
-_SIZE_BYTES: Final = 4
 _SERVED: Final = ErrorCode.NONE
 _STOLEN: Final = "stolen"
 
 
-class _Try:
-    """One connection with one request."""
+class _Attempt(Try):
+    """One request, every part of whose answer is to be a refusal."""
 
     def __init__(self, owner: Intruder, what: str, target: BrokerId) -> None:
-        self.what = what
-        self.is_over = False
-        self._owner = owner
-        self._target = target
         key, version, request, _ = ATTEMPTS[what]
         chunks = request_frame(KNOWN[key], version, 1, INTRUDER, request(owner.topic))
-        self._data = b"".join(chunks)  # type: ignore[arg-type]  # it sends no ranges of files
-        self.wire: Wire | None = None
-
-    def opened(self) -> None:
-        """See `Peer`."""
-        if self.wire is not None:
-            self.wire.send(self._data)
+        data = b"".join(chunks)  # type: ignore[arg-type]  # it sends no ranges of files
+        super().__init__(owner, what, data)
+        self._intruder = owner
+        self._target = target
 
     def received(self, frame: bytes) -> None:
-        """See `Peer`: an answer, in which everything is refused."""
+        """See `Peer`."""
         key, version, _, outcomes = ATTEMPTS[self.what]
         if self.wire is not None and not self.wire.is_damaged:
+            intruder = self._intruder
             try:
                 _, position = parse_response_header(memoryview(frame), KNOWN[key], version)
                 answer = decode_response(key, version, frame, position)
             except MalformedFrame as error:
-                self._owner.found("I-47", f"{self._owner.name} got a malformed answer: {error}")
+                intruder.found("I-47", f"{intruder.name} got a malformed answer: {error}")
             else:
                 if _SERVED in map(ErrorCode, outcomes(answer)):
-                    self._owner.served(self.what, self._target)
+                    intruder.served(self.what, self._target)
         self.end("denied")
 
-    def closed(self, reason: str) -> None:
-        """See `Peer`."""
-        del reason
-        self.is_over = True
-        self._owner.ended(self, "hung up on")
 
-    def end(self, how: str) -> None:
-        """Go."""
-        if not self.is_over and self.wire is not None:
-            self.is_over = True
-            self.wire.close()
-            self._owner.ended(self, how)
-
-
-class Intruder(SimClient):
+class Intruder(TryingClient):
     """See the module."""
 
     kind: ClassVar[str] = INTRUDER
 
     def __init__(self, world: ClientWorld, spec: ClientSpec, options: ClientOptions) -> None:
-        super().__init__(world, spec, options)
+        super().__init__(world, spec, options, every="300ms")
         self.topic = options.text("topic", "t")
         self.repertoire = list(ATTEMPTS)
         """What it asks for, drawn each time."""
-        self._every_us = options.time_us("every", "300ms")
-        self._tries: list[_Try] = []
 
-    @property
-    def outstanding(self) -> int:
-        """See `SimClient`."""
-        return len(self._tries)
-
-    def start(self) -> None:
-        """See `SimClient`."""
-        self.after(self.about(self._every_us), self._tick)
-
-    def finishing(self) -> None:
-        """See `SimClient`."""
-        for each in list(self._tries):
-            each.end("given up")
-        self.done()
-
-    def _tick(self) -> None:
+    def act(self) -> None:
+        """See `TryingClient`."""
         what = self.random.choice(self.repertoire)
         # Much is for the leader or the controller only: whichever broker that is, it is asked.
         for number in range(self.world.options.brokers):
-            attempt = _Try(self, what, BrokerId(number + 1))
-            self._tries.append(attempt)
-            attempt.wire = self.world.network.dial(self.name, BrokerId(number + 1), attempt)
-            self.after(_PATIENCE_US, self._ignored(attempt))
-        self.after(self.about(self._every_us), self._tick)
-
-    def _ignored(self, attempt: _Try) -> Callable[[], None]:
-        return lambda: attempt.end("ignored")
+            target = BrokerId(number + 1)
+            self.begin(_Attempt(self, what, target), target)
 
     def served(self, what: str, target: BrokerId) -> None:
         """Something was not refused."""
         self.found("I-58", f"Broker {target} let {self.name} {what}.")
-
-    def ended(self, attempt: _Try, how: str) -> None:
-        """A try is over."""
-        self._tries.remove(attempt)
-        self.counters[f"intruder {how}"] += 1
-        self.counters[f"intruder: {attempt.what}"] += 1
 
 
 def _of_items(*path: str) -> Callable[[Any], Iterator[int]]:
@@ -245,12 +195,12 @@ def _allow(topic: str) -> create_acls.CreateAclsRequest:
     return create_acls.CreateAclsRequest(creations=[creation])
 
 
-_Attempt = tuple[ApiKey, int, Callable[[str], Any], Callable[[Any], Iterable[int]]]
+_Asked = tuple[ApiKey, int, Callable[[str], Any], Callable[[Any], Iterable[int]]]
 """What is asked in which version, and the codes of what it was answered."""
 
 _PARTITIONS: Final = _of_items("topics", "partitions")
 
-ATTEMPTS: Final[dict[str, _Attempt]] = {
+ATTEMPTS: Final[dict[str, _Asked]] = {
     "write": (ApiKey.PRODUCE, 9, _produce, _of_items("responses", "partition_responses")),
     "read": (ApiKey.FETCH, 12, _fetch, _of_items("responses", "partitions")),
     "claim to be a follower": (ApiKey.FETCH, 11, _claim, _of_items("responses", "partitions")),

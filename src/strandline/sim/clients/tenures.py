@@ -2,8 +2,9 @@
 
 Members of a classic group all enter a generation together. Those of the consumer protocol come to a
 new epoch one by one, and keep what they own over many of them: such a time is a tenure, named by
-its first epoch. Two rules follow, whoever coordinates: in one epoch, one member owns a partition;
-and who has lost it to another member, which knows that already, commits nothing for it any more.
+its first epoch. Two rules follow, whichever broker coordinates: in one epoch, one member owns a
+partition; and who has lost it to another member, which knows that already, commits nothing for it
+any more.
 """
 
 from __future__ import annotations
