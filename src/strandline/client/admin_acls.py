@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from strandline.authorization.acls import (
     AclBinding,
@@ -32,6 +33,8 @@ from strandline.protocol.messages.delete_acls import (
     DeleteAclsResponse,
 )
 from strandline.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+
+_Filter = TypeVar("_Filter", DeleteAclsFilter, DescribeAclsRequest)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -109,15 +112,7 @@ class AclAdmin:
         """The ACLs that a filter means, by resource."""
 
         def ask() -> DescribeAclsResponse:
-            request = DescribeAclsRequest(
-                resource_type_filter=wanted.type,
-                resource_name_filter=wanted.name,
-                pattern_type_filter=wanted.pattern,
-                principal_filter=wanted.principal,
-                host_filter=wanted.host,
-                operation=wanted.operation,
-                permission_type=wanted.permission,
-            )
+            request = _filled(DescribeAclsRequest, wanted)
             response = self._cluster.any_connection().call(
                 ApiKey.DESCRIBE_ACLS, DescribeAclsResponse, request
             )
@@ -144,7 +139,7 @@ class AclAdmin:
 
     def delete(self, filters: Sequence[AclFilter]) -> list[AclBinding]:
         """Delete all ACLs that one of the filters means, and return them, each once."""
-        request = DeleteAclsRequest(filters=[_filter(each) for each in filters])
+        request = DeleteAclsRequest(filters=[_filled(DeleteAclsFilter, each) for each in filters])
 
         def ask() -> DeleteAclsResponse:
             response = self._cluster.any_connection().call(
@@ -177,8 +172,9 @@ def _creation(binding: AclBinding) -> AclCreation:
     )
 
 
-def _filter(wanted: AclFilter) -> DeleteAclsFilter:
-    return DeleteAclsFilter(
+def _filled(message: Callable[..., _Filter], wanted: AclFilter) -> _Filter:
+    """A message with a filter in it; both that there are name its fields alike."""
+    return message(
         resource_type_filter=wanted.type,
         resource_name_filter=wanted.name,
         pattern_type_filter=wanted.pattern,

@@ -216,7 +216,14 @@ class GroupOffsets:
         *,
         is_last: bool = False,
     ) -> None:
-        """Commit; `then` hears once what became of it, later."""
+        """Commit; `then` hears once what became of it: at once if there is nothing to be asked."""
+        generation = self._owner.membership.generation
+        if not offsets:
+            then(CommitResult(offsets, generation, ErrorCode.NONE))
+            return
+        if generation == NO_GENERATION:
+            then(CommitResult(offsets, generation, ErrorCode.UNKNOWN_MEMBER_ID))
+            return
         backoff = self._settings.backoff(self._random)
         commit = _Commit(offsets, then, deadline_ms, is_last, backoff)
         if self._coordinator.broker is not None:

@@ -157,13 +157,7 @@ class ConsumerGroupMember:
         well, with the one that the next heartbeat brings."""
         self._set_time(now_ms)
         self._maybe_leave_for_silence()
-        generation = self.membership.generation
-        if not offsets:
-            then(CommitResult(offsets, generation, ErrorCode.NONE))
-        elif generation == NO_GENERATION:
-            then(CommitResult(offsets, generation, ErrorCode.UNKNOWN_MEMBER_ID))
-        else:
-            self._offsets.commit(offsets, then, deadline_ms, is_last=is_last)
+        self._offsets.commit(offsets, then, deadline_ms, is_last=is_last)
 
     def revoked(self, now_ms: int) -> None:
         """The driver has done what `PartitionsRevoked` asks for."""

@@ -100,13 +100,10 @@ class TopicSink:
         for attempt in range(1, ATTEMPTS + 1):
             try:
                 self._write(rows, columns, batch_id)
-            except ProtocolError as error:
-                if error.code in _FENCED or attempt == ATTEMPTS:
-                    raise
-                log.warning("Batch %d begins anew: %s", batch_id, error)
             except Exception as error:
                 # What failed in a task comes as an error of Spark's with the task's text in it.
-                if attempt == ATTEMPTS:
+                is_fenced = isinstance(error, ProtocolError) and error.code in _FENCED
+                if is_fenced or attempt == ATTEMPTS:
                     raise
                 log.warning("Batch %d begins anew: %s", batch_id, str(error).partition("\n")[0])
             else:
