@@ -172,7 +172,7 @@ class KafkaPython:
         # A call must outlast a join. kafka-python (3.0.12, `join_group_async`) takes the result of
         # a join within a call only: of one that is done between two calls it either joins again,
         # by which a leader begins another rebalance of all, or, if it was the leader, forgets it:
-        # it owns nothing then and its heartbeats stay off. Its fault, whoever coordinates.
+        # it owns nothing then and its heartbeats stay off. Its fault, whichever broker coordinates.
         found = self._consumer.poll(timeout_ms=500)
         return [record.value for records in found.values() for record in records]
 

@@ -159,7 +159,7 @@ def _source(settings: ListenerSettings) -> Path | str:
         return text
     raise InvalidSetting(
         name,
-        f"{name} takes an https URL or file:PATH, since whoever changes the keys can sign "
+        f"{name} takes an https URL or file:PATH, since a person who changes the keys can sign "
         "tokens; http only on this machine.",
     )
 

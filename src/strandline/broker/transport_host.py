@@ -29,7 +29,7 @@ PartyT = TypeVar("PartyT", bound=Party)
 
 
 class Host(Protocol):
-    """What a transport needs of whoever owns it."""
+    """What a transport needs of its owner."""
 
     @property
     def receive(self) -> Callable[[Any, memoryview, Instant], None]:

@@ -74,7 +74,7 @@ class GoneTopics:
         return now_ms < self._until_ms.get(topic, now_ms)
 
     def may_pass(self, error: ProtocolError) -> bool:
-        """Whether an error says that a topic is gone, and nobody needs to know."""
+        """Whether an error says no more than that a topic is gone, and is not told."""
         return self._outlives and error.code in _GONE
 
     def leave_alone(self, topic: str, now_ms: int) -> None:

@@ -21,7 +21,7 @@ FENCED: Final = frozenset(
     {
         ErrorCode.UNKNOWN_MEMBER_ID,
         ErrorCode.FENCED_MEMBER_EPOCH,
-        # Somebody has deleted the group, or its coordinator has lost it.
+        # The group was deleted, or its coordinator has lost it.
         ErrorCode.GROUP_ID_NOT_FOUND,
     }
 )

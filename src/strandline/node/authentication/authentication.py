@@ -113,7 +113,7 @@ class Authentication:
         try:
             return None if text is None else ScramCredential.parse(text)
         except ValueError:
-            return None  # another program wrote it; nobody can log in with that
+            return None  # another program wrote it; no client can log in with that
 
 
 def no_tokens(settings: ListenerSettings) -> TokenChecker:

@@ -27,7 +27,7 @@ class BadToken(Exception):
 
 
 class TokenChecker(Protocol):
-    """Whoever knows which tokens are good."""
+    """The part that knows which tokens are good."""
 
     def check(self, token: str, now: Instant) -> Authenticated:
         """Who the token is for, and until when. Raises `BadToken`."""
