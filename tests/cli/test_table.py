@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -219,11 +220,13 @@ def test_lines_of_a_run() -> None:
     assert line_of(Notice("A sentence.")) == "A sentence."
 
 
-@pytest.mark.parametrize("moment", [0.0, 0.7, 2.5])
-def test_a_demo_that_is_ended_leaves_nothing(tmp_path: Path, moment: float) -> None:
-    """SIGTERM while Spark starts: the cluster's process and the directory go."""
+@pytest.mark.parametrize(("moment", "lake"), [(0.0, ()), (0.7, ("--lake", "s3")), (2.5, ())])
+def test_a_demo_that_is_ended_leaves_nothing(
+    tmp_path: Path, moment: float, lake: tuple[str, ...]
+) -> None:
+    """SIGTERM while Spark starts: the processes of cluster and store, and the directory, go."""
     demo = subprocess.Popen(
-        [*COMMAND, "demo", "--records", "100", "--brokers", "1"],
+        [*COMMAND, "demo", "--records", "100", "--brokers", "1", *lake],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
@@ -231,8 +234,9 @@ def test_a_demo_that_is_ended_leaves_nothing(tmp_path: Path, moment: float) -> N
     )
     assert demo.stdout is not None
     try:
-        address = demo.stdout.readline().rpartition(" ")[2].strip().rstrip(".")
-        assert "Producing" in demo.stdout.readline()
+        said = [demo.stdout.readline() for _ in range(3 if lake else 2)]
+        assert "Producing" in said.pop()
+        addresses = [line.partition(" listens on ")[2] for line in said]
         time.sleep(moment)  # the moments themselves are what is tried, and none has a sign
         demo.send_signal(signal.SIGTERM)
         demo.communicate(timeout=DEADLINE_S)
@@ -241,9 +245,10 @@ def test_a_demo_that_is_ended_leaves_nothing(tmp_path: Path, moment: float) -> N
         demo.communicate()
     assert demo.returncode == 128 + signal.SIGTERM
     assert not list(tmp_path.glob("strandline-demo-*"))
-    host, port = address.split(":")
-    with pytest.raises(ConnectionRefusedError), socket.create_connection((host, int(port))):
-        pass
+    for address in addresses:
+        [(host, port)] = re.findall(r"(127\.0\.0\.1):(\d+)", address)
+        with pytest.raises(ConnectionRefusedError), socket.create_connection((host, int(port))):
+            pass
 
 
 def test_e12_files_that_are_gone_are_shown_by_status(

@@ -33,6 +33,7 @@ backend-path = ["."]
 EXTRAS = """
 [project.optional-dependencies]
 spark = ["strandline[held]"]
+lake = ["strandline[held]"]
 held = ["strandline>=1"]
 """
 BACKEND = """
@@ -189,12 +190,13 @@ def test_an_extra_that_follows_brings_its_packages_and_builds_nothing(checkout: 
     """As in ./check, where the simulator runs meanwhile."""
     (checkout.folder / "pyproject.toml").write_text(PYPROJECT + EXTRAS)
     demo = checkout.folder / "demo"
-    first, line, rest = demo.read_text().partition("\nenvironment spark")
+    first, line, rest = demo.read_text().partition('\nenvironment "$extra"')
     demo.write_text(f"{first}\nenvironment alone{line}{rest}")
-    checkout.run()
+    checkout.run("--lake", "s3")
     assert checkout.builds == 1
-    assert (checkout.folder / ".venv/needs-spark").read_text() == "strandline>=1\n"
-    assert checkout.run() == ""
+    assert (checkout.folder / ".venv/needs-lake").read_text() == "strandline>=1\n"
+    assert not (checkout.folder / ".venv/needs-spark").exists()
+    assert checkout.run("--lake", "s3") == ""
 
 
 def test_the_folder_was_moved(checkout: Checkout) -> None:

@@ -17,15 +17,18 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from strandline.cli.demo_cluster import DemoCluster
+from strandline.cli.demo_lake import read_by_name, stay
+from strandline.cli.demo_store import DemoStore, check_store_installed
 from strandline.cli.output import counted, print_table
 from strandline.cli.spark_logging import silence_py4j
 from strandline.cli.stopping import Stop
 from strandline.cli.table_options import check_installed, print_notice
-from strandline.lakehouse.spark_options import SparkOptions, open_session
+from strandline.lakehouse.spark_options import MASTER, SparkOptions, open_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from strandline.lakehouse.demo.lake import Lake
     from strandline.lakehouse.demo.production import Production
     from strandline.lakehouse.pipeline.events import Event
     from strandline.lakehouse.tables.definition import TableSpec
@@ -62,15 +65,35 @@ _ROWS_PER_COMMIT: Final = 40_000
     help="Where cluster and table are kept. [default: a temporary directory]",
 )
 @click.option("--keep", is_flag=True, help="Leave the data, and say where they are.")
+@click.option(
+    "--lake",
+    type=click.Choice(["s3"]),
+    help="Keep the table in an object store that the demo starts, and find it by name.",
+)
+@click.option("--master", default=MASTER, show_default=True, help="Where Spark runs.")
 @click.option("--memory", default="1g", show_default=True, help="Of Spark's driver.")
-def demo(records: int, brokers: int, directory: Path | None, keep: bool, memory: str) -> None:
+def demo(
+    records: int,
+    brokers: int,
+    directory: Path | None,
+    keep: bool,
+    lake: str | None,
+    master: str,
+    memory: str,
+) -> None:
     """Watch a topic become a table, with real data and no other step.
 
     Starts a cluster, produces every departure from New York's airports in 2013 to it, in the order
     in which they happened and with their real lateness, brings them into a table while they come,
     proves that each is there exactly once, and asks the table some questions.
+
+    With --lake s3 it starts an S3 server and an Iceberg catalog as well, the table lies there, and
+    is read at the end by its name, by Spark and by DuckDB. With --keep all of it then stays until
+    Ctrl-C, and the lines to type are printed; the server keeps its data in memory.
     """
     check_installed()
+    if lake is not None:
+        check_store_installed()
     home = directory or Path(tempfile.mkdtemp(prefix="strandline-demo-"))
     if directory is not None and directory.exists() and any(directory.iterdir()):
         raise click.UsageError(f"--dir {directory} is not empty.")
@@ -78,53 +101,73 @@ def demo(records: int, brokers: int, directory: Path | None, keep: bool, memory:
     began = time.monotonic()
     goes = None if keep or directory is not None else home
     cluster = DemoCluster(home / "cluster", brokers)
-    signal.signal(signal.SIGTERM, partial(_end, cluster, goes))
+    store = None if lake is None else DemoStore(home)
+    signal.signal(signal.SIGTERM, partial(_end, cluster, store, goes))
+    options = SparkOptions(master=master, memory=memory)
     try:
-        with cluster:
-            _show(cluster, home, records, memory)
+        with cluster, store or nullcontext():
+            _show(cluster, None if store is None else store.lake, home, records, options)
+            click.echo(f"\nAll of it took {time.monotonic() - began:.0f} s.")
+            if store is not None and keep:
+                stay(cluster.address, store.lake)
     finally:
         if goes is not None:
             shutil.rmtree(goes, ignore_errors=True)
-    click.echo(f"\nAll of it took {time.monotonic() - began:.0f} s.")
-    if keep or directory is not None:
-        click.echo(f"Cluster and table are in {home}.")
+    if store is not None:
+        click.echo("The S3 server is gone, and the table with it: it was in memory.")
+    if goes is None:
+        click.echo(f"Cluster and {'catalog' if store else 'table'} are in {home}.")
 
 
-def _end(cluster: DemoCluster, goes: Path | None, number: int, frame: FrameType | None) -> None:
-    """A demo that is ended early must leave no cluster and no directory behind.
+def _end(
+    cluster: DemoCluster,
+    store: DemoStore | None,
+    goes: Path | None,
+    number: int,
+    frame: FrameType | None,
+) -> None:
+    """A demo that is ended early must leave no process and no directory behind.
 
     An exception would do in our own code, but this may come in the middle of Spark's, which catches
     everything here and there and goes on. Spark's Java process ends with its standard input.
     """
     del frame
-    cluster.kill()
+    for each in (cluster, store):
+        if each is not None:
+            each.kill()
     if goes is not None:
         shutil.rmtree(goes, ignore_errors=True)
     os._exit(128 + number)
 
 
-def _show(cluster: DemoCluster, home: Path, records: int, memory: str) -> None:
+def _show(
+    cluster: DemoCluster, lake: Lake | None, home: Path, records: int, options: SparkOptions
+) -> None:
     from strandline.lakehouse.demo.production import Production
     from strandline.lakehouse.tables.store import open_store
 
     click.echo(f"A cluster of {counted(cluster.brokers, 'broker')} listens on {cluster.address}.")
+    if lake is not None:
+        click.echo(f"An S3 server listens on {lake.endpoint}; tables are in {lake.tables}.")
     production = Production(cluster.address, TABLE, records)
     production.make_topic()
-    spec = _define(home)
+    spec = _define(home, lake)
     click.echo(f"Producing {records:,} departures to topic '{TABLE}'; starting Spark.")
     production.start()
     try:
         store = open_store(spec, create=True)
         silence_py4j()
-        with open_session("demo", SparkOptions(memory=memory), tell=print_notice) as spark:
+        with open_session("demo", options, tell=print_notice) as spark:
             _fill(spec, cluster.address, production)
             _prove(spec, cluster.address)
             _ask(spark, store)
+            if lake is not None:
+                read_by_name(spark, lake.tables)
     finally:
         production.end()
 
 
-def _define(home: Path) -> TableSpec:
+def _define(home: Path, lake: Lake | None) -> TableSpec:
     from strandline.lakehouse.tables.definition import TableSpec, parse_duration, parse_partitioning
     from strandline.lakehouse.tables.spec import save_spec
 
@@ -137,6 +180,8 @@ def _define(home: Path) -> TableSpec:
         partition_by=parse_partitioning("month(time_hour)"),
         commit_interval_ms=_INTERVAL_MS,
     )
+    if lake is not None:
+        spec = lake.define(spec)
     save_spec(spec)
     return spec
 

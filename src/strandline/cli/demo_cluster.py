@@ -65,13 +65,8 @@ class DemoCluster:
 
     def kill(self) -> None:
         """End it without a word, from wherever: its data are not needed any more."""
-        process = self._process
-        if process is None:
-            return
-        process.kill()
-        deadline = time.monotonic() + _STOP_S
-        while process.poll() is None and time.monotonic() < deadline:
-            time.sleep(0.01)  # between two looks; `wait` may be under way in what was interrupted
+        if self._process is not None:
+            kill_now(self._process)
 
     def _addresses(self, process: subprocess.Popen[str]) -> list[str]:
         said: list[str] = []
@@ -83,3 +78,11 @@ class DemoCluster:
                 return said
         _, wrong = process.communicate()
         raise click.ClickException(f"The cluster did not start: {wrong.strip()}")
+
+
+def kill_now(process: subprocess.Popen[str]) -> None:
+    """Kill a process and see it end, from wherever, also from a handler of a signal."""
+    process.kill()
+    deadline = time.monotonic() + _STOP_S
+    while process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.01)  # between two looks; `wait` may be under way in what was interrupted
