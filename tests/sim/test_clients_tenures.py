@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from strandline.sim.clients.group_watch import GroupWatch
-from strandline.sim.clients.tenures import NONE, Standing, Tenures
+from strandline.sim.clients.tenures import NONE, Standing, Tenures, epoch_of
 from strandline.sim.options import draw_plan
 from strandline.sim.schedule import Schedule
 from strandline.types import TopicPartition
@@ -30,6 +30,24 @@ def test_a_tenure_lasts_over_epochs_until_another_member_owns_the_partition() ->
     assert tenures.of(T0, 9, "a") == 5
     tenures.owned(9, "a", [T0])
     assert tenures.of(T0, 9, "a") == 9
+
+
+def test_a_group_that_was_made_anew_counts_its_epochs_from_the_beginning() -> None:
+    """Seed 43000014: all members had left, and a classic one was the first to come."""
+    tenures = Tenures()
+    assert tenures.base(3, "a", [T0], NONE) == 0
+    tenures.owned(3, "a", [T0])
+    assert tenures.base(3, "b", [], 3) == 0  # there, and without anything yet
+    assert tenures.base(4, "b", [T0], 3) == 0
+    anew = tenures.base(1, "b", [T0], 3)
+    assert anew > 0
+    assert tenures.base(3, "b", [T0], 3) == anew  # never given what another one owns in that epoch
+    assert tenures.base(3, "a", [T0], 3) == 0  # a static member is given what it had
+    assert tenures.owned(anew + 1, "b", [T0]) == []
+    assert tenures.base(2, "a", [], tenures.newest_epoch) == anew
+    assert epoch_of(anew + 1) == 1
+    assert (tenures.of(T0, anew + 2, "b"), tenures.newest(T0)) == (anew + 1, anew + 1)
+    assert tenures.of(T0, 3, "a") == 3
 
 
 def test_who_has_lost_a_partition_commits_nothing_for_it() -> None:

@@ -87,6 +87,7 @@ class GroupJoin:
             settings.session_timeout_ms, settings.max_poll_interval_ms, protocols, reason
         )
         who = self._joiner.membership
+        self._observer.joining(who)
         self._coordinator.ask(
             ApiKey.JOIN_GROUP,
             lambda version: join_request(who, terms, version),

@@ -12,6 +12,9 @@ from strandline.types import TopicPartition
 class MemberObserver:
     """This one does nothing with it."""
 
+    def joining(self, who: Membership) -> None:
+        """The member is about to ask to be let into its group, for the first time or again."""
+
     def syncing(self, who: Membership) -> None:
         """The member is about to ask for its part of a generation."""
 

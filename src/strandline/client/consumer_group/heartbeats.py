@@ -94,11 +94,11 @@ class ConsumerHeartbeats:
         self._heard = None
         self._due_ms = self._coordinator.now_ms
 
-    def step(self, who: Membership, epoch: int, wish: Wish) -> None:
-        """Send one if it is due. The coordinator must be known."""
+    def step(self, who: Membership, epoch: int, wish: Wish) -> bool:
+        """Send one if it is due; whether it was. The coordinator must be known."""
         now_ms = self._coordinator.now_ms
         if self._is_under_way or now_ms < self._due_ms:
-            return
+            return False
         self._is_under_way = True
         self._has_news = False
         told = self._heard if epoch != JOINING else None
@@ -107,6 +107,7 @@ class ConsumerHeartbeats:
             partial(_request, self._settings, who, epoch, wish, told),
             partial(self._told, self._attempt, wish),
         )
+        return True
 
     def leave(self, who: Membership, epoch: int, then: Callable[[], None]) -> None:
         """Say goodbye; `then` is called when that was heard, or not."""

@@ -186,7 +186,9 @@ class ConsumerGroupMember:
             self._offsets.step()
             if self._coordinator.broker is not None and self._beats:
                 self._is_known = True
-                self._heartbeats.step(self.membership, self._epoch, self._wish)
+                sent = self._heartbeats.step(self.membership, self._epoch, self._wish)
+                if sent and self._epoch == JOINING:
+                    self._observer.joining(self.membership)
             self._names.step()
         return self._coordinator.take()
 

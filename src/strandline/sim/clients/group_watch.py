@@ -21,11 +21,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from strandline.client.consumer_group.assignment import OwnedPartition
+from strandline.client.consumer_protocol import NO_GENERATION
 from strandline.client.group_observer import MemberObserver
 from strandline.client.group_requests import Committed, Membership
 from strandline.sim.clients.client import Finding
 from strandline.sim.clients.cluster import Cluster
-from strandline.sim.clients.tenures import NONE, Standing, Tenures
+from strandline.sim.clients.tenures import NONE, Standing, Tenures, epoch_of
 from strandline.sim.schedule import Schedule
 from strandline.types import BrokerId, TopicPartition
 
@@ -89,7 +90,8 @@ class GroupWatch:
         tenures = self._group(group).tenures
         for at, owner in () if tenures is None else tenures.owned(epoch, member, owned):
             self._found(
-                f"In epoch {epoch} of group {group} both {owner} and {member} own the partition",
+                f"In epoch {epoch_of(epoch)} of group {group} both {owner} and {member} own the "
+                "partition",
                 at,
             )
 
@@ -147,7 +149,8 @@ class GroupWatch:
         if as_what.newest > as_what.tenure and at.topic not in self._deleted:
             self._found(
                 f"Group {group} took the offset {offset} of who has owned the partition since epoch"
-                f" {as_what.tenure}, after another member got it in epoch {as_what.newest}",
+                f" {epoch_of(as_what.tenure)}, after another member got it in epoch"
+                f" {epoch_of(as_what.newest)}",
                 at,
             )
         self.committed(group, at, as_what.tenure, offset)
@@ -233,6 +236,19 @@ class WatchedMember(MemberObserver):
         self._as_what: dict[TopicPartition, int] = {}
         """In which generation or tenure the committed offsets are asked for."""
         self._floors: dict[TopicPartition, int] = {}
+        self._newest_epoch = NONE
+        """In a group with epochs: the newest one when the member asked to join."""
+        self._base: int | None = None
+        self._base_of = ""
+        """The member id under which it has joined."""
+
+    def joining(self, who: Membership) -> None:
+        """See `MemberObserver`."""
+        tenures = self._watch.tenures(self._group)
+        if tenures is not None:
+            self._newest_epoch = tenures.newest_epoch
+        if who.generation == NO_GENERATION:
+            self._base = None
 
     def syncing(self, who: Membership) -> None:
         """See `MemberObserver`."""
@@ -267,14 +283,24 @@ class WatchedMember(MemberObserver):
     def _owns(self, who: Membership, owned: Sequence[TopicPartition]) -> None:
         broker = self._cluster.router.coordinator(self._group)
         self._owned = {at: self._owned.get(at, broker) for at in owned}
-        self._watch.owned(self._group, who.generation, _name_of(who), owned)
+        tenures = self._watch.tenures(self._group)
+        if tenures is None or who.generation == NO_GENERATION:
+            return
+        if self._base is None or self._base_of != who.member_id:
+            self._base_of = who.member_id
+            name = _name_of(who)
+            self._base = tenures.base(who.generation, name, owned, self._newest_epoch)
+        self._watch.owned(self._group, self._number(who), _name_of(who), owned)
+
+    def _number(self, who: Membership) -> int:
+        return NONE if who.generation == NO_GENERATION else (self._base or 0) + who.generation
 
     def standing(self, who: Membership, at: TopicPartition) -> Standing:
         """As what the member commits an offset of this partition now."""
         tenures = self._watch.tenures(self._group)
         if tenures is None:
             return Standing(who.generation, NONE)
-        return Standing(tenures.of(at, who.generation, _name_of(who)), tenures.newest(at))
+        return Standing(tenures.of(at, self._number(who), _name_of(who)), tenures.newest(at))
 
     def offsets_asked(self, who: Membership, partitions: Iterable[TopicPartition]) -> None:
         """See `MemberObserver`."""

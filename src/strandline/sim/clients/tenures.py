@@ -10,11 +10,18 @@ any more.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from strandline.types import TopicPartition
 
 NONE = -1
+_MADE_ANEW: Final = 1 << 32
+"""Between an epoch and the same one of the group that is made next: no epoch has as many bits."""
+
+
+def epoch_of(number: int) -> int:
+    """The epoch as members were told it."""
+    return number % _MADE_ANEW
 
 
 class Standing(NamedTuple):
@@ -32,12 +39,33 @@ class Tenures:
         self._owners: dict[tuple[int, TopicPartition], str] = {}
         """By epoch."""
         self._tenures: dict[TopicPartition, dict[int, str]] = {}
+        self.newest_epoch = NONE
+        """The last epoch that any member was told of, as a number."""
+
+    def base(
+        self, epoch: int, member: str, owned: Iterable[TopicPartition], newest_before: int
+    ) -> int:
+        """What to add to a joining member's epochs; `newest_before` is `newest_epoch` from when it
+        asked to join.
+
+        A member that joins is told no epoch before that, and in that one itself nothing that
+        another member owns: else the group was made anew. If it was not, the other member will
+        commit, and be found out.
+        """
+        base = max(newest_before, 0) // _MADE_ANEW * _MADE_ANEW
+        number = base + epoch
+        is_anew = number < newest_before or (
+            number == newest_before
+            and any(self._owners.get((number, at), member) != member for at in owned)
+        )
+        return base + _MADE_ANEW if is_anew else base
 
     def owned(
         self, epoch: int, member: str, owned: Iterable[TopicPartition]
     ) -> list[tuple[TopicPartition, str]]:
         """A member in that epoch owns these; which of them another one owns in it, and who."""
         taken: list[tuple[TopicPartition, str]] = []
+        self.newest_epoch = max(self.newest_epoch, epoch)
         for at in owned:
             owner = self._owners.setdefault((epoch, at), member)
             if owner != member:
