@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from queue import SimpleQueue
 from typing import Any, Protocol
 
 from confluent_kafka import Consumer as LibrdkafkaConsumer
@@ -153,7 +156,14 @@ class Librdkafka:
 
 
 class KafkaPython:
-    """A member of kafka-python."""
+    """A member of kafka-python, which polls in a thread of its own.
+
+    Polled in turns with others it may never come to an end: kafka-python (3.0.12,
+    `join_group_async`) takes the result of a join within a call only. Of one that is done between
+    two calls it either joins again, by which a leader begins another rebalance of all, or, if it
+    was the leader, forgets it: it owns nothing then and its heartbeats stay off. Its fault,
+    whichever broker coordinates; and a join waits for the others, which wait for their turn.
+    """
 
     def __init__(self, address: str, group: str, topic: str, *, assignor: str) -> None:
         self._consumer = KafkaPythonConsumer(
@@ -167,20 +177,34 @@ class KafkaPython:
             metadata_max_age_ms=1000,
             partition_assignment_strategy=[KAFKA_PYTHON_ASSIGNORS[assignor]],
         )
+        self._values: SimpleQueue[bytes] = SimpleQueue()
+        self._owned: frozenset[int] = frozenset()
+        self._is_ending = threading.Event()
+        self._thread = ThreadPoolExecutor(1, "kafka-python")
+        self._end = self._thread.submit(self._poll)
+
+    def _poll(self) -> None:
+        while not self._is_ending.is_set():
+            found = self._consumer.poll(timeout_ms=500)
+            self._owned = frozenset(each.partition for each in self._consumer.assignment())
+            for records in found.values():
+                for record in records:
+                    self._values.put(record.value)
+        self._consumer.close()
 
     def turn(self) -> list[bytes]:
-        # A call must outlast a join. kafka-python (3.0.12, `join_group_async`) takes the result of
-        # a join within a call only: of one that is done between two calls it either joins again,
-        # by which a leader begins another rebalance of all, or, if it was the leader, forgets it:
-        # it owns nothing then and its heartbeats stay off. Its fault, whichever broker coordinates.
-        found = self._consumer.poll(timeout_ms=500)
-        return [record.value for records in found.values() for record in records]
+        wait([self._end], timeout=0.05)
+        if self._end.done():
+            self._end.result()
+        return [self._values.get() for _ in range(self._values.qsize())]
 
     def owned(self) -> set[int]:
-        return {each.partition for each in self._consumer.assignment()}
+        return set(self._owned)
 
     def close(self) -> None:
-        self._consumer.close()
+        self._is_ending.set()
+        self._thread.shutdown()
+        self._end.result()
 
 
 @contextmanager
