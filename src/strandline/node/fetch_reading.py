@@ -24,6 +24,7 @@ from strandline.replication.policies import AnswerWatermark, TimeLag
 from strandline.replication.replica_selection import preferred_replica, readable_followers
 from strandline.replication.truncation import divergence
 from strandline.storage.log import Log
+from strandline.storage.log_reader import LogSlice
 from strandline.types import NO_EPOCH, BrokerId, Instant, LeaderEpoch, Offset
 
 _RACK_AWARE: Final = "RackAwareReplicaSelector"
@@ -69,6 +70,11 @@ class ConsumerReader:
         self.may_follow = may_follow
         selector = host.settings.broker.replica_selector_class or ""
         self._rack = rack if may_follow and selector.endswith(_RACK_AWARE) else ""
+
+    @property
+    def may_redirect(self) -> bool:
+        """Whether it may send the client to a replica that is nearer."""
+        return bool(self._rack)
 
     def watched(self, replica: Replica) -> Watched:
         """See `Reader`."""
@@ -259,17 +265,35 @@ def _read(
     end: Offset,
     is_first: bool,
 ) -> None:
-    offset, bytes_max = fetched.fetch_offset, max(0, fetched.max_bytes)
-    answer.records = records = log.reader.read(
-        Offset(offset), min(bytes_max, limit), end_offset=end, at_least_one_batch=is_first
+    answer.records, answer.is_full = read_range(
+        log,
+        Offset(fetched.fetch_offset),
+        max(0, fetched.max_bytes),
+        limit,
+        end=end,
+        is_first=is_first,
+    )
+
+
+def read_range(
+    log: Log, offset: Offset, bytes_max: int, limit: int, *, end: Offset, is_first: bool
+) -> tuple[LogSlice | None, bool]:
+    """What one partition gives: at most `bytes_max`, of which the request has `limit` left.
+
+    And whether there is more that waiting would not bring (`PartitionAnswer.is_full`). Raises
+    `ProtocolError` and `StorageError`.
+    """
+    records = log.reader.read(
+        offset, min(bytes_max, limit), end_offset=end, at_least_one_batch=is_first
     )
     if records is None:
         # The first batch is too large for what others have left of the request.
-        answer.is_full = not is_first and offset < end
-    elif records.segment_base_offset != log.active.base_offset:
+        return None, not is_first and offset < end
+    if limit < bytes_max and records.upper_offset < end:
+        return records, True
+    if records.segment_base_offset != log.active.base_offset:
         # An answer comes from one segment. Where the rest is in a later one, waiting for more
         # would be waiting in vain.
         last = log.segments.all[log.segments.index_of(Offset(end - 1))]
-        answer.is_full = last.base_offset != records.segment_base_offset
-    if records is not None and limit < bytes_max and records.upper_offset < end:
-        answer.is_full = True
+        return records, last.base_offset != records.segment_base_offset
+    return records, False

@@ -324,6 +324,8 @@ class Node:
         self._handle(handler, request, now)
         if api_key == ApiKey.PRODUCE and request.amend is None:
             self._learn(request, frame)
+        elif api_key == ApiKey.FETCH and self.routes.fetches is not None:
+            self.routes.fetches.learn(request, frame, now)
 
     def _learn(self, request: Request[ProduceRequest], frame: memoryview) -> None:
         """Give further produce requests of this shape the fast path."""

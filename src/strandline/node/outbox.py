@@ -54,6 +54,7 @@ class Outbox:
         self._refused: list[Refused] = []
         self.produced_at_once = 0
         self.produced_after_ms: list[int] = []
+        self.fetched_at_once = 0
         self.fetched_by_followers = 0
         """What took a fast path, counted only, until `Meters.take_fast_paths` takes it."""
 

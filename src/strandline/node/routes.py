@@ -16,6 +16,7 @@ from strandline.protocol.apis import PRIVATE, ApiKey
 
 if TYPE_CHECKING:
     from strandline.node.fetch_sessions import FetchSessions
+    from strandline.node.handlers.fetch import FetchHandler
 
 _NOT_ADVERTISED: Final = frozenset({ApiKey.ALTER_PARTITION, *PRIVATE})
 """Served, but of no use to Kafka's clients."""
@@ -31,7 +32,8 @@ class Routes:
         self._node = node
         self._random = random
         self.fetch_sessions: FetchSessions | None = None
-        """None before the first fetch."""
+        self.fetches: FetchHandler | None = None
+        """Both None before the first fetch."""
         self._made: dict[int, Handler] = {}
         self._families: dict[int, Family] = {
             ApiKey.API_VERSIONS: self._api_versions,
@@ -148,7 +150,7 @@ class Routes:
         handler = FetchHandler(
             node.replicas, sessions, node.purgatory, node.settings, node.quotas, node.authority
         )
-        self.fetch_sessions = sessions
+        self.fetch_sessions, self.fetches = sessions, handler
         return {ApiKey.FETCH: handler.handle}
 
     def _offsets(self) -> Mapping[int, Handler]:

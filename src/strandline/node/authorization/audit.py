@@ -61,7 +61,7 @@ class Audit:
 
     def __init__(self, broker_id: int, *, tells_allowed: bool) -> None:
         self._broker_id = broker_id
-        self._tells_allowed = tells_allowed
+        self.tells_allowed = tells_allowed
         self.denials: OrderedDict[Asked, Denial] = OrderedDict()
         self._allowed: OrderedDict[Asked, Denial] = OrderedDict()
         self._second = 0
@@ -79,7 +79,7 @@ class Audit:
     ) -> None:
         """The authorizer has decided."""
         is_allowed, reason, is_by_acl = verdict
-        if is_allowed and not self._tells_allowed:
+        if is_allowed and not self.tells_allowed:
             return
         known = self._allowed if is_allowed else self.denials
         entry = known.get(asked)

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 from strandline.authorization.acls import Operation
 from strandline.errors import ProtocolError
 from strandline.node.client_quotas import ClientQuotas
+from strandline.node.consumer_fast_path import SINCE as CONSUMER_FAST_PATH_SINCE
+from strandline.node.consumer_fast_path import ConsumerFastPath
 from strandline.node.fetch_answer import (
     FetchAnswer,
     encode_fetch_answer,
@@ -23,6 +25,8 @@ from strandline.node.fetch_fast_path import VERSION as FAST_PATH_VERSION
 from strandline.node.fetch_fast_path import FetchFastPath
 from strandline.node.fetch_reading import ConsumerReader, FollowerReader, Reader
 from strandline.node.fetch_sessions import (
+    FINAL_EPOCH,
+    NO_SESSION,
     FetchContext,
     Fetched,
     FetchSessions,
@@ -38,13 +42,14 @@ from strandline.node.follower_sessions import (
 from strandline.node.leader_throttle import LeaderThrottle
 from strandline.node.outbox import Origin, Refused
 from strandline.node.purgatory import Purgatory
+from strandline.node.replica import Replica
 from strandline.node.replicas import Replicas
 from strandline.node.request import Request
 from strandline.node.settings import Settings
 from strandline.node.waiting_fetch import Permits, WaitingFetch
 from strandline.protocol.messages.fetch import FetchRequest
 from strandline.replication.progress import NO_BROKER_EPOCH
-from strandline.types import BrokerId, Instant
+from strandline.types import NO_EPOCH, BrokerId, Instant
 
 if TYPE_CHECKING:
     from strandline.node.authorization.authority import Authority
@@ -105,12 +110,7 @@ class FetchHandler:
                     connection, request.outbox, self, request.client_id
                 )
         else:
-            reader = ConsumerReader(
-                self._replicas.host,
-                body.isolation_level,
-                rack=body.rack_id,
-                may_follow=request.version >= _RACKS_SINCE,
-            )
+            reader = self._consumer_reader(request)
             if self._authority is not None:
                 permits = self._authority.access(request, now).topics(Operation.READ)
         self.go_on(
@@ -122,6 +122,75 @@ class FetchHandler:
             max_bytes=body.max_bytes,
             now=now,
             permits=permits,
+        )
+
+    def learn(self, request: Request[FetchRequest], frame: memoryview, now: Instant) -> None:
+        """Give further fetches like this one, which has just been handled, the fast path."""
+        body, connection = request.body, request.connection
+        path = connection.fast_path
+        if (
+            request.version < CONSUMER_FAST_PATH_SINCE
+            or (body.session_id, body.session_epoch) != (NO_SESSION, FINAL_EPOCH)
+            or body.forgotten_topics_data
+            or _follower(body) is not None
+            or not (path is None or isinstance(path, ConsumerFastPath))
+            or connection.closing is not None
+            or self._is_watched
+            or (path is not None and path.knows(frame))
+        ):
+            return
+        reader = self._consumer_reader(request)
+        wanted = self._plain(request, reader, now)
+        if wanted is None:
+            return
+        if path is None:
+            path = ConsumerFastPath(request, self, may_go_on=self._authority is None)
+            connection.fast_path = path
+        path.learn(frame, request, wanted, reader)
+
+    @property
+    def _is_watched(self) -> bool:
+        """Whether each fetch counts by itself: against a quota, or for the audit log."""
+        is_limited = self._quotas is not None and self._quotas.is_limited
+        return is_limited or (self._authority is not None and self._authority.audit.tells_allowed)
+
+    def _plain(
+        self, request: Request[FetchRequest], reader: ConsumerReader, now: Instant
+    ) -> list[tuple[Fetched, Replica]] | None:
+        """The partitions of a request, if the client may read all of them and this broker leads
+        all; None for another one."""
+        if reader.may_redirect:
+            return None
+        permits = None
+        if self._authority is not None:
+            permits = self._authority.access(request, now).topics(Operation.READ, is_noted=False)
+        found = []
+        for fetched in _wanted(request, Fetched):
+            key = fetched.key
+            try:
+                if key.topic is None:
+                    replica = self._replicas.leader_by_id(key.topic_id, key.partition)
+                else:
+                    replica = self._replicas.leader(key.topic, key.partition)
+            except ProtocolError:
+                return None
+            may_read = permits is None or permits(replica.topic_partition.topic)
+            if not may_read or fetched.last_fetched_epoch != NO_EPOCH:
+                return None
+            found.append((fetched, replica))
+        return found
+
+    @property
+    def bytes_max(self) -> int:
+        """What one answer may have at most, whatever a client asks for."""
+        return self._settings.broker.fetch_max_bytes
+
+    def _consumer_reader(self, request: Request[FetchRequest]) -> ConsumerReader:
+        return ConsumerReader(
+            self._replicas.host,
+            request.body.isolation_level,
+            rack=request.body.rack_id,
+            may_follow=request.version >= _RACKS_SINCE,
         )
 
     def reader_of(self, follower: FollowerIdentity) -> FollowerReader:
@@ -147,7 +216,7 @@ class FetchHandler:
     ) -> None:
         """Read what the context asks for; answer if that is enough, else park. `permits` says
         which topics the client may read; None: all."""
-        bytes_max = max(0, min(max_bytes, self._settings.broker.fetch_max_bytes))
+        bytes_max = max(0, min(max_bytes, self.bytes_max))
         fetch = WaitingFetch(
             request,
             context,
@@ -171,19 +240,7 @@ class FetchHandler:
     ) -> FetchContext:
         body = request.body
         by_id = request.version >= _TOPIC_IDS_SINCE
-        make = Fetched if follower is None else Followed
-        wanted: list[Fetched] = [
-            make(
-                key_of(topic.topic, topic.topic_id, partition.partition, by_id=by_id),
-                partition.fetch_offset,
-                partition.partition_max_bytes,
-                partition.current_leader_epoch,
-                partition.last_fetched_epoch,
-                partition.log_start_offset,
-            )
-            for topic in body.topics
-            for partition in topic.partitions
-        ]
+        wanted = _wanted(request, Fetched if follower is None else Followed)
         if request.version < _SESSIONS_SINCE:
             return FetchContext(wanted, session=None, incremental=False)
         forgotten = [
@@ -203,6 +260,22 @@ class FetchHandler:
         if follower is not None and isinstance(context, FollowerContext):
             context.followers.identify(follower, is_stale=self._replicas.host.is_stale(*follower))
         return context
+
+
+def _wanted(request: Request[FetchRequest], make: type[Fetched]) -> list[Fetched]:
+    by_id = request.version >= _TOPIC_IDS_SINCE
+    return [
+        make(
+            key_of(topic.topic, topic.topic_id, partition.partition, by_id=by_id),
+            partition.fetch_offset,
+            partition.partition_max_bytes,
+            partition.current_leader_epoch,
+            partition.last_fetched_epoch,
+            partition.log_start_offset,
+        )
+        for topic in request.body.topics
+        for partition in topic.partitions
+    ]
 
 
 def _session(

@@ -59,6 +59,9 @@ class Meters:
             for milliseconds in outbox.produced_after_ms:
                 meter.add(milliseconds)
             outbox.produced_after_ms.clear()
+        if outbox.fetched_at_once:
+            self._of(ApiKey.FETCH.name).add(0, outbox.fetched_at_once)
+            outbox.fetched_at_once = 0
         if outbox.fetched_by_followers:
             self._of(FOLLOWER_FETCH).count += outbox.fetched_by_followers
             outbox.fetched_by_followers = 0
