@@ -9,7 +9,7 @@ import pytest
 
 from strandline.cluster.topic_names import CONSUMER_OFFSETS
 from strandline.errors import ErrorCode
-from strandline.node import group_host
+from strandline.node import coordinator_loading
 from strandline.protocol.messages.find_coordinator import FindCoordinatorRequest
 from strandline.protocol.messages.heartbeat import HeartbeatRequest
 from strandline.protocol.messages.incremental_alter_configs import (
@@ -383,7 +383,7 @@ def test_groups_are_loaded_in_steps(world: ClusterWorld, monkeypatch: pytest.Mon
     first = coordinator_of(world)
     for offset in range(50):
         assert commit(world[first].connect(), offset) == ErrorCode.NONE
-    monkeypatch.setattr(group_host, "_RECORDS_PER_STEP", 1)
+    monkeypatch.setattr(coordinator_loading, "_RECORDS_PER_STEP", 1)
     world.kill(first, expire=True)
     second = moved_from(world, first)
     codes = []
@@ -435,7 +435,7 @@ def test_loading_ends_with_leadership(world: ClusterWorld, monkeypatch: pytest.M
     first = coordinator_of(world)
     for offset in range(50):
         assert commit(world[first].connect(), offset) == ErrorCode.NONE
-    monkeypatch.setattr(group_host, "_RECORDS_PER_STEP", 1)
+    monkeypatch.setattr(coordinator_loading, "_RECORDS_PER_STEP", 1)
     world.kill(first, expire=True)
     second = moved_from(world, first)
     node = world[second].node

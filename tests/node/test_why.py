@@ -15,7 +15,7 @@ from strandline.cluster.znodes import ControllerEpochNode, ControllerNode
 from strandline.config.checks import AUTHORIZERS
 from strandline.config.load import load_broker_config
 from strandline.errors import ErrorCode
-from strandline.node import group_host
+from strandline.node import coordinator_loading
 from strandline.node.authorization.authority import Authority
 from strandline.node.outbox import Origin, Refused
 from strandline.node.why import refusals
@@ -320,7 +320,7 @@ def _(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     coordinate(cluster)
     commit(cluster)
     commit(cluster)
-    monkeypatch.setattr(group_host, "_RECORDS_PER_STEP", 1)
+    monkeypatch.setattr(coordinator_loading, "_RECORDS_PER_STEP", 1)
     cluster.world.restart()
     cluster.world.connect().ask(join(), 2)
 

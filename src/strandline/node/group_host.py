@@ -10,49 +10,37 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
-from typing import Any, Final, NamedTuple
+from typing import Any
 
 from strandline.cluster.topic_names import CONSUMER_OFFSETS
 from strandline.config.broker import BrokerConfig
 from strandline.errors import (
-    CorruptRecords,
     ErrorCode,
     InvariantViolated,
-    StorageError,
 )
 from strandline.groups.coordinator import GroupCoordinator
 from strandline.groups.effects import AppendMarker, AppendRecords, Effect
 from strandline.groups.overview import GroupOverview
 from strandline.groups.requests import Call, every_topic
 from strandline.groups.settings import ConsumerGroupSettings, GroupSettings
-from strandline.node.coordinator_topic import (
-    CoordinatorTopic,
-    MarkerWritten,
-    committed_records,
-    marker_batch,
-)
+from strandline.node.coordinator_loading import Load, Loading, ReadRecords
+from strandline.node.coordinator_timer import CoordinatorTimer
+from strandline.node.coordinator_topic import CoordinatorTopic, MarkerWritten, marker_batch
 from strandline.node.replica import Replica
 from strandline.node.replicas import Replicas
 from strandline.node.request import Request
-from strandline.node.timers import Timer, Timers
-from strandline.protocol.coordinator_log import CoordinatorRecord, OpenRecord
+from strandline.node.timers import Timers
 from strandline.protocol.messages.write_txn_markers import WritableTxnMarker
 from strandline.records.builder import build_batch
 from strandline.records.codec import Codec
 from strandline.records.record import Record
 from strandline.storage.transaction_verification import NO_GUARD, Guard
-from strandline.types import NO_OFFSET, Instant, LeaderEpoch, Offset, TopicId
+from strandline.types import NO_OFFSET, Instant, TopicId
 
 log = logging.getLogger(__name__)
-
-_RETRY_MS: Final = 1000
-_RECORDS_PER_STEP: Final = 2000
-"""Loading them takes some tens of milliseconds, during which no other client is served."""
-
 
 Complete = Callable[[Any], object]
 """Makes of the coordinator's response the one that is sent."""
@@ -73,15 +61,6 @@ class _Told:
     done: Callable[[Any, Instant], None]
 
 
-class _Load(NamedTuple):
-    """A partition whose records are being read."""
-
-    replica: Replica
-    leader_epoch: LeaderEpoch
-    end_offset: Offset
-    records: Iterator[CoordinatorRecord | OpenRecord]
-
-
 class GroupHost:
     """Everything around one `GroupCoordinator`."""
 
@@ -95,11 +74,16 @@ class GroupHost:
     ) -> None:
         """`codec` is that of offset records; of a log so many bytes are read at once."""
         self._coordinator = coordinator
-        self._timers = timers
         self._codec = codec
-        self._read_bytes = read_bytes
-        self._timer: Timer | None = None
-        self._loads: dict[int, _Load] = {}
+        self._timer = CoordinatorTimer("groups", timers, coordinator.next_deadline, self._tick)
+        self._loading = Loading(
+            "groups",
+            timers,
+            read_bytes,
+            replay=self._replay,
+            finish=self._loaded,
+            restart=self._restart,
+        )
         self._is_unchecked = False
         """Whether anything has happened since the coordinator was checked."""
         self._topic = CoordinatorTopic(CONSUMER_OFFSETS, replicas, self._ended)
@@ -144,7 +128,7 @@ class GroupHost:
     @property
     def loading(self) -> list[int]:
         """Partitions of `__consumer_offsets` whose groups are being read."""
-        return sorted(self._loads)
+        return self._loading.partitions
 
     def overviews(self) -> list[GroupOverview]:
         """All groups that are coordinated here."""
@@ -154,48 +138,27 @@ class GroupHost:
         """Load the groups of a partition of `__consumer_offsets` that is led here now."""
         partition, epoch = replica.topic_partition.partition, replica.leader_epoch
         effects = self._coordinator.start_loading(partition, epoch, now)
-        end_offset = replica.log.log_end_offset
-        records = committed_records(replica.log, end_offset, self._read_bytes)
-        load = self._loads[partition] = _Load(replica, epoch, end_offset, records)
+        load = self._loading.begin(replica)
         self._carry_out(effects, now)
-        self._load_on(load, now)
+        self._loading.go_on(load, now)
 
     def lost_leadership(self, replica: Replica, now: Instant) -> None:
         """Another broker coordinates the groups of this partition, or none does."""
         partition = replica.topic_partition.partition
-        self._loads.pop(partition, None)
+        self._loading.done(partition)
         effects = self._coordinator.unload_partition(partition, replica.leader_epoch, now)
         self._carry_out(effects, now)
 
-    def _load_on(self, load: _Load, now: Instant) -> None:
-        """The next step of loading, if the partition is still led here in the same epoch."""
-        partition = load.replica.topic_partition.partition
-        if self._loads.get(partition) is not load:
-            return
-        try:
-            records = list(islice(load.records, _RECORDS_PER_STEP))
-        except (CorruptRecords, StorageError) as error:
-            # The groups of this partition stay away, and clients retry; all others are served.
-            log.error("The groups in %s cannot be loaded: %s", load.replica.topic_partition, error)
-            if isinstance(error, StorageError):
-                load.replica.failed_to_read(error)
-                self._timers.schedule(now.monotonic_ms + _RETRY_MS, partial(self._reload, load))
-            return
-        self._coordinator.replay(partition, load.leader_epoch, records)
-        if len(records) == _RECORDS_PER_STEP:
-            self._timers.schedule(now.monotonic_ms + 1, lambda at: self._load_on(load, at))
-        else:
-            del self._loads[partition]
-            self._loaded(load, now)
+    def _restart(self, replica: Replica, now: Instant) -> None:
+        self.lost_leadership(replica, now)
+        self.became_leader(replica, now)
 
-    def _reload(self, load: _Load, now: Instant) -> None:
-        """Begin anew with what could not be read for want of descriptors."""
-        if self._loads.get(load.replica.topic_partition.partition) is load:
-            self.lost_leadership(load.replica, now)
-            self.became_leader(load.replica, now)
+    def _replay(self, load: Load, records: ReadRecords) -> None:
+        self._coordinator.replay(load.partition, load.leader_epoch, records)
 
-    def _loaded(self, load: _Load, now: Instant) -> None:
+    def _loaded(self, load: Load, now: Instant) -> None:
         at = load.replica.topic_partition
+        self._loading.done(at.partition)
         effects, report = self._coordinator.finish_loading(
             at.partition,
             load.leader_epoch,
@@ -243,7 +206,7 @@ class GroupHost:
                 asked.request.reply(response if complete is None else complete(response))
             else:
                 raise InvariantViolated(f"{effect.token!r} was not asked here.")
-        self._keep_time()
+        self._timer.set()
 
     def _ended(self, append_id: int, error: ErrorCode | None, now: Instant) -> None:
         self._carry_out(self._coordinator.appended(append_id, error, now), now)
@@ -271,23 +234,8 @@ class GroupHost:
         )
         return append(batch, now, guard=Guard(producer.guard))
 
-    def _keep_time(self) -> None:
-        deadline_ms = self._coordinator.next_deadline()
-        timer = self._timer
-        if timer is not None and timer.callback is not None:
-            if timer.at_ms == deadline_ms:
-                return
-            timer.cancel()
-        self._timer = None
-        if deadline_ms is not None:
-            self._timer = self._timers.schedule(deadline_ms, self._tick)
-
     def _tick(self, now: Instant) -> None:
-        try:
-            self._carry_out(self._coordinator.tick(now), now)
-        except Exception:
-            log.exception("The time of the groups could not be kept")
-            self._timer = self._timers.schedule(now.monotonic_ms + _RETRY_MS, self._tick)
+        self._carry_out(self._coordinator.tick(now), now)
 
 
 def group_settings(broker: BrokerConfig) -> GroupSettings:

@@ -8,28 +8,26 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import partial
-from itertools import islice
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from strandline.cluster.topic_names import TRANSACTION_STATE
 from strandline.config.broker import BrokerConfig
 from strandline.errors import (
-    CorruptRecords,
     ErrorCode,
     InvariantViolated,
     ProtocolError,
-    StorageError,
 )
-from strandline.node.coordinator_topic import CoordinatorTopic, committed_records
+from strandline.node.coordinator_loading import Load, Loading, ReadRecords
+from strandline.node.coordinator_timer import CoordinatorTimer
+from strandline.node.coordinator_topic import CoordinatorTopic
 from strandline.node.marker_sending import MarkerSender
 from strandline.node.producer_ids import ProducerIds
 from strandline.node.replica import Replica
 from strandline.node.replicas import Replicas
-from strandline.node.timers import Timer, Timers
-from strandline.protocol.coordinator_log import CoordinatorRecord, OpenRecord
+from strandline.node.timers import Timers
+from strandline.protocol.coordinator_log import CoordinatorRecord
 from strandline.records.builder import build_batch
 from strandline.records.record import Record
 from strandline.transactions.coordinator import TransactionCoordinator
@@ -44,12 +42,10 @@ from strandline.transactions.effects import (
 )
 from strandline.transactions.settings import TransactionSettings
 from strandline.transactions.shard import Entry
-from strandline.types import NO_OFFSET, Instant, LeaderEpoch, Offset, ProducerId
+from strandline.types import NO_OFFSET, Instant, ProducerId
 
 log = logging.getLogger(__name__)
 
-_RETRY_MS: Final = 1000
-_RECORDS_PER_STEP: Final = 2000
 _LOOK_AGAIN_MS: Final = 60_000
 
 Done = Callable[[Any, Instant], object]
@@ -61,15 +57,6 @@ class _Asked:
     """The coordinator's token for a request: who gets its answer."""
 
     done: Done
-
-
-class _Load(NamedTuple):
-    """A partition whose records are being read."""
-
-    replica: Replica
-    leader_epoch: LeaderEpoch
-    end_offset: Offset
-    records: Iterator[CoordinatorRecord | OpenRecord]
 
 
 class TransactionHost:
@@ -87,12 +74,19 @@ class TransactionHost:
         """Of a log `read_bytes` are read at once."""
         self._coordinator = coordinator
         self._topic = CoordinatorTopic(TRANSACTION_STATE, replicas, self._ended)
-        self._timers = timers
         self._producer_ids = producer_ids
         self._markers = markers
-        self._read_bytes = read_bytes
-        self._timer: Timer | None = None
-        self._loads: dict[int, _Load] = {}
+        self._timer = CoordinatorTimer(
+            "transactions", timers, coordinator.next_deadline, self._tick
+        )
+        self._loading = Loading(
+            "transactions",
+            timers,
+            read_bytes,
+            replay=self._replay,
+            finish=self._await_commit,
+            restart=self._restart,
+        )
         markers.written = self._markers_written
 
     def ask(self, body: object, version: int, done: Done, now: Instant) -> None:
@@ -107,7 +101,7 @@ class TransactionHost:
     @property
     def loading(self) -> list[int]:
         """Partitions of `__transaction_state` that are led here and not served yet."""
-        return sorted(self._loads)
+        return self._loading.partitions
 
     def open_transactions(self) -> list[tuple[int, Entry]]:
         """See `TransactionCoordinator`."""
@@ -128,53 +122,34 @@ class TransactionHost:
         """Load a partition of `__transaction_state` that is led here now."""
         partition, epoch = replica.topic_partition.partition, replica.leader_epoch
         effects = self._coordinator.start_loading(partition, epoch, now)
-        end_offset = replica.log.log_end_offset
-        records = committed_records(replica.log, end_offset, self._read_bytes)
-        load = self._loads[partition] = _Load(replica, epoch, end_offset, records)
+        load = self._loading.begin(replica)
         self._carry_out(effects, now)
-        self._load_on(load, now)
+        self._loading.go_on(load, now)
 
     def lost_leadership(self, replica: Replica, now: Instant) -> None:
         """Another broker coordinates the transactions of this partition, or none does."""
         partition = replica.topic_partition.partition
-        self._loads.pop(partition, None)
+        self._loading.done(partition)
         effects = self._coordinator.unload_partition(partition, replica.leader_epoch)
         self._carry_out(effects, now)
 
-    def _load_on(self, load: _Load, now: Instant) -> None:
-        """The next step of loading, if the partition is still led here in the same epoch."""
-        at = load.replica.topic_partition
-        if self._loads.get(at.partition) is not load:
-            return
-        try:
-            records = list(islice(load.records, _RECORDS_PER_STEP))
-            plain = [record for record in records if isinstance(record, CoordinatorRecord)]
-            skipped = self._coordinator.replay(at.partition, load.leader_epoch, plain)
-        except (CorruptRecords, StorageError) as error:
-            # These transactions stay away, and clients retry: none may end otherwise than decided.
-            log.error("The transactions in %s cannot be loaded: %s", at, error)
-            if isinstance(error, StorageError):
-                load.replica.failed_to_read(error)
-                self._timers.schedule(now.monotonic_ms + _RETRY_MS, partial(self._reload, load))
-            return
+    def _restart(self, replica: Replica, now: Instant) -> None:
+        self.lost_leadership(replica, now)
+        self.became_leader(replica, now)
+
+    def _replay(self, load: Load, records: ReadRecords) -> None:
+        """Raises `CorruptRecords`: no transaction may end otherwise than was decided."""
+        plain = [record for record in records if isinstance(record, CoordinatorRecord)]
+        skipped = self._coordinator.replay(load.partition, load.leader_epoch, plain)
         if skipped:
+            at = load.replica.topic_partition
             log.warning("%s holds %d records of kinds that are not served", at, skipped)
-        if len(records) == _RECORDS_PER_STEP:
-            self._timers.schedule(now.monotonic_ms + 1, lambda later: self._load_on(load, later))
-        else:
-            self._await_commit(load, now)
 
-    def _reload(self, load: _Load, now: Instant) -> None:
-        """Begin anew with what could not be read for want of descriptors."""
-        if self._loads.get(load.replica.topic_partition.partition) is load:
-            self.lost_leadership(load.replica, now)
-            self.became_leader(load.replica, now)
-
-    def _await_commit(self, load: _Load, now: Instant) -> None:
+    def _await_commit(self, load: Load, now: Instant) -> None:
         """Serve what was read once it cannot be lost any more."""
 
         def decided(code: ErrorCode, at: Instant) -> None:
-            if self._loads.get(load.replica.topic_partition.partition) is not load:
+            if not self._loading.is_current(load):
                 return
             if code is ErrorCode.REQUEST_TIMED_OUT:
                 self._await_commit(load, at)
@@ -188,10 +163,10 @@ class TransactionHost:
             deadline_ms = now.monotonic_ms + _LOOK_AGAIN_MS
             load.replica.await_commit(load.end_offset, decided, deadline_ms=deadline_ms)
 
-    def _loaded(self, load: _Load, now: Instant) -> None:
-        partition = load.replica.topic_partition.partition
-        del self._loads[partition]
-        self._carry_out(self._coordinator.finish_loading(partition, load.leader_epoch), now)
+    def _loaded(self, load: Load, now: Instant) -> None:
+        self._loading.done(load.partition)
+        effects = self._coordinator.finish_loading(load.partition, load.leader_epoch)
+        self._carry_out(effects, now)
 
     # -- Effects -----------------------------------------------------------------------------
 
@@ -212,7 +187,7 @@ class TransactionHost:
                     self._markers.cancel(partition)
                 case effect:
                     raise InvariantViolated(f"{effect!r} was not asked here.")
-        self._keep_time()
+        self._timer.set()
 
     def _append(self, effect: AppendRecords, now: Instant) -> Iterable[ErrorCode | None]:
         batch = build_batch(
@@ -239,23 +214,8 @@ class TransactionHost:
 
         self._producer_ids.take(answer, now)
 
-    def _keep_time(self) -> None:
-        deadline_ms = self._coordinator.next_deadline()
-        timer = self._timer
-        if timer is not None and timer.callback is not None:
-            if timer.at_ms == deadline_ms:
-                return
-            timer.cancel()
-        self._timer = None
-        if deadline_ms is not None:
-            self._timer = self._timers.schedule(deadline_ms, self._tick)
-
     def _tick(self, now: Instant) -> None:
-        try:
-            self._carry_out(self._coordinator.tick(now), now)
-        except Exception:
-            log.exception("The time of the transactions could not be kept")
-            self._timer = self._timers.schedule(now.monotonic_ms + _RETRY_MS, self._tick)
+        self._carry_out(self._coordinator.tick(now), now)
 
 
 def transaction_settings(broker: BrokerConfig) -> TransactionSettings:
