@@ -10,18 +10,17 @@ that offset; clients skip what they did not ask for.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from strandline.errors import CorruptRecords, ErrorCode, ProtocolError
 from strandline.records.record import read_records
 from strandline.storage.batch_scan import damaged, header_at, headers_between
+from strandline.storage.bookmarks import READ_BYTES_MAX, Bookmark, Bookmarks, Cut, Run
 from strandline.storage.files import File
 from strandline.storage.log_parts import LogParts
 from strandline.storage.segment import Segment
 from strandline.storage.transaction_index import AbortedTransaction
 from strandline.types import LeaderEpoch, Offset
-
-BOOKMARKS_MAX: Final = 256
 
 
 class LogSlice(NamedTuple):
@@ -46,20 +45,15 @@ class TimestampedOffset(NamedTuple):
     leader_epoch: LeaderEpoch
 
 
-class Bookmark(NamedTuple):
-    """A batch boundary at which a read has ended, good while `truncations` is what it was."""
-
-    segment: Segment
-    position: int
-    truncations: int
+def _slice(segment: Segment, position: int, end: int, upper: int) -> LogSlice | None:
+    if end <= position:
+        return None
+    base_offset = Offset(segment.base_offset)
+    return LogSlice(segment.log, position, end - position, base_offset, Offset(upper))
 
 
 class LogReader:
-    """Finds things in a log.
-
-    `_bookmarks` maps an offset to the batch that starts with it; at most `BOOKMARKS_MAX`, and none
-    of a segment that compaction replaced. One from before a truncation is not believed.
-    """
+    """Finds things in a log."""
 
     __slots__ = ("_bookmarks", "_leader_epochs", "_location", "_offsets", "_segments")
 
@@ -68,7 +62,7 @@ class LogReader:
         self._offsets = parts.offsets
         self._segments = parts.segments
         self._leader_epochs = parts.leader_epochs
-        self._bookmarks: dict[int, Bookmark] = {}
+        self._bookmarks = Bookmarks()
 
     def read(
         self, offset: Offset, max_bytes: int, *, end_offset: Offset, at_least_one_batch: bool
@@ -106,13 +100,20 @@ class LogReader:
             segment = segments[index]
             if segment.base_offset >= end_offset:
                 return None
-            position = self._bookmarked(segment, offset)
-            if position is None:
+            following = self._base_offset_after(index)
+            mark = self._bookmarks.find(offset, segment, self._offsets.truncations)
+            if mark is None:
                 found = segment.find(offset)
                 if found is None:
                     continue
                 position = found[0]
-            following = self._base_offset_after(index)
+            else:
+                position = mark.position
+                if max_bytes <= READ_BYTES_MAX and not mark.is_dense:
+                    upper = min(end_offset, following)
+                    ahead = self._read_ahead(mark, max_bytes, end_offset, upper, at_least_one_batch)
+                    if ahead is not None:
+                        return _slice(segment, position, ahead.end, ahead.upper_offset)
             end, upper = segment.size, following
             if end_offset < following:
                 limit = segment.find(end_offset)
@@ -126,28 +127,33 @@ class LogReader:
                         return None
                     header = header_at(segment.log, position)
                     end, upper = position + header.size_bytes, header.next_offset
-            self._bookmark(segment, upper, end)
-            return LogSlice(
-                segment.log, position, end - position, Offset(segment.base_offset), Offset(upper)
-            )
+            truncations = self._offsets.truncations
+            # Only a reader that came by a bookmark has shown that it goes on, and how it reads.
+            is_dense = mark is not None and max_bytes <= READ_BYTES_MAX
+            self._bookmarks.put(upper, Bookmark(segment, end, truncations, is_dense=is_dense))
+            return _slice(segment, position, end, upper)
         return None
 
-    def _bookmark(self, segment: Segment, offset: int, position: int) -> None:
-        """Remember where a sequential reader goes on, so that it need not be looked up."""
-        if len(self._bookmarks) >= BOOKMARKS_MAX:
-            del self._bookmarks[next(iter(self._bookmarks))]
-        self._bookmarks[offset] = Bookmark(segment, position, self._offsets.truncations)
-
-    def _bookmarked(self, segment: Segment, offset: int) -> int | None:
-        """The position of the batch that starts with `offset`, if a read has ended there."""
-        mark = self._bookmarks.get(offset)
-        if (
-            mark is None
-            or mark.segment is not segment
-            or mark.truncations != self._offsets.truncations
-        ):
-            return None
-        return mark.position if mark.position < segment.size else None
+    def _read_ahead(
+        self, mark: Bookmark, max_bytes: int, end_offset: int, upper: int, at_least_one: bool
+    ) -> Cut | None:
+        """What follows a bookmark, by the headers that were read ahead or are now; None if these
+        are too few for the reader."""
+        segment, position, truncations, run, first, _ = mark
+        cut = None
+        if run is not None:
+            cut = run.cut(
+                first, max_bytes, end_offset, upper, segment.size, at_least_one=at_least_one
+            )
+        if cut is None:
+            run, first = Run(segment, position), 0
+            cut = run.cut(
+                first, max_bytes, end_offset, upper, segment.size, at_least_one=at_least_one
+            )
+        if run is not None and cut is not None and cut.stop > first:
+            following = Bookmark(segment, cut.end, truncations, run, cut.stop)
+            self._bookmarks.put(run.lasts[cut.stop - 1] + 1, following)
+        return cut
 
     def forget_positions(self) -> None:
         """Segments were replaced: batches lie elsewhere now."""
