@@ -41,25 +41,30 @@ def test_the_commands_of_the_page(run: Run) -> None:
     commands = re.findall(r"^    strandline quotas (.*)$", page, re.MULTILINE)
     said = [run(*command.split()) for command in commands]
     assert said[0] == "Set 2 limits of user alice.\n"
-    assert [line.split() for line in said[2].splitlines()][1:] == [
+    assert [line.split() for line in said[4].splitlines()][1:] == [
         ["client-id", "<default>", "producer_byte_rate", "10485760"],
+        ["ip", "127.0.0.9", "connection_creation_rate", "20"],
         ["user", "alice", "consumer_byte_rate", "2097152"],
         ["user", "alice", "producer_byte_rate", "1048576"],
+        ["user", "alice,", "client-id", "report", "consumer_byte_rate", "65536"],
     ]
-    assert said[3] == "Removed 1 limit of user alice.\n"
+    assert said[5] == "Removed 1 limit of user alice.\n"
     left = {"entity": {"user": "alice"}, "limits": {"producer_byte_rate": 1048576.0}}
     assert left in json.loads(run("list", "--json"))
     run("remove", "--user", "alice", "producer_byte_rate")
     run("remove", "--client-id-default", "producer_byte_rate")
+    run("remove", "--user", "alice", "--client-id", "report", "consumer_byte_rate")
+    run("remove", "--ip", "127.0.0.9", "connection_creation_rate")
     assert run("list") == "There are no quotas.\n"
 
 
 def test_limits_that_cannot_be(run: Run) -> None:
-    assert "Give one of" in run("set", "producer_byte_rate=1", code=2)
-    assert "Give one of" in run("set", "--user", "a", "--client-id", "b", "x=1", code=2)
+    assert "Give a user" in run("set", "producer_byte_rate=1", code=2)
+    assert "Give a user" in run("set", "--user", "a", "--ip", "::1", "x=1", code=2)
+    assert "Give one of" in run("set", "--user", "a", "--user-default", "x=1", code=2)
     assert "takes a number" in run("set", "--user", "a", "producer_byte_rate=many", code=2)
-    said = run("set", "--user", "a", "request_percentage=5", code=1)
-    assert "request_percentage is not enforced" in said
+    said = run("set", "--user", "a", "connection_creation_rate=5", code=1)
+    assert "Invalid configuration key connection_creation_rate" in said
     assert run("set", "--user", "a", "producer_byte_rate=5", "--dry-run").startswith("Would set 1")
     assert run("list") == "There are no quotas.\n"
 

@@ -163,7 +163,7 @@ def test_nodes_of_unknown_kinds_are_no_part_of_it() -> None:
         "/brokers/ids/x",
         "/brokers/ids/01",
         "/brokers/ids/" + "1" * 5000,
-        "/config/ips/u",
+        "/config/changes/u",
         "/strandline/adopted_logs/x",
     ]
     story.do([Create(path, b"no JSON") for path in strange])

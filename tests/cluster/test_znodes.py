@@ -212,6 +212,10 @@ def test_settings_as_kafka_writes_them() -> None:
         (TOPIC_CONFIG, "/config/topics/orders"),
         (ConfigResource(ResourceKind.BROKER, "1"), "/config/brokers/1"),
         (ConfigResource(ResourceKind.BROKER, CLUSTER_DEFAULT), "/config/brokers/<default>"),
+        (ConfigResource(ResourceKind.IP, "::1"), "/config/ips/%3A%3A1"),
+        (ConfigResource.of_user("a/b", "c"), "/config/users/a%2Fb/clients/c"),
+        (ConfigResource.of_user("", ""), "/config/users/<default>/clients/<default>"),
+        (ConfigResource.of_user("a", None), "/config/users/a/clients"),
     ],
 )
 def test_paths_of_settings_go_both_ways(resource: ConfigResource, path: str) -> None:
@@ -220,7 +224,9 @@ def test_paths_of_settings_go_both_ways(resource: ConfigResource, path: str) -> 
 
 
 def test_settings_of_other_kinds_are_none_of_ours() -> None:
-    assert ConfigResource.of_path("ips", "127.0.0.1") is None
+    assert ConfigResource.of_path("changes", "127.0.0.1") is None
+    assert ConfigResource.of_path("topics", "a", "clients") is None
+    assert ConfigResource.of_path("users", "a", "others", "b") is None
 
 
 def test_nodes_that_exist_once() -> None:

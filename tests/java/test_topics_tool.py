@@ -350,17 +350,32 @@ def test_acls_are_written_listed_and_removed(tools: ToolServer, workshop: Worksh
 
 
 def test_quotas_of_users_and_client_ids(run: Tools) -> None:
-    rate = ("--alter", "--add-config", "producer_byte_rate=1024,consumer_byte_rate=2048")
-    for kind, name in (("users", "alice"), ("users", None), ("clients", "app"), ("clients", None)):
-        run.configs(kind, name, *rate).succeeded()
-        said = run.configs(kind, name, "--describe").succeeded()
-        assert "producer_byte_rate=1024.0" in said
-        assert "consumer_byte_rate=2048.0" in said
-        run.configs(kind, name, "--alter", "--delete-config", "producer_byte_rate").succeeded()
-        assert "producer_byte_rate" not in run.configs(kind, name, "--describe").succeeded()
-        run.configs(kind, name, "--alter", "--delete-config", "consumer_byte_rate").succeeded()
-    refused = run.configs("users", "alice", "--alter", "--add-config", "request_percentage=5")
-    assert "request_percentage is not enforced" in refused.failed()
+    """In the words of Kafka 4.3.1, which was asked the same."""
+    limits = "producer_byte_rate=1024,request_percentage=12.5,controller_mutation_rate=0.25"
+    user, client = ("--entity-type", "users"), ("--entity-type", "clients")
+    alice, app = (*user, "--entity-name", "alice"), (*client, "--entity-name", "app")
+    everyone, every_id = (*user, "--entity-default"), (*client, "--entity-default")
+    for entity, said in (
+        (alice, "user-principal 'alice'"),
+        (app, "client-id 'app'"),
+        ((*alice, *app), "user-principal 'alice', client-id 'app'"),
+        ((*everyone, *every_id), "the default user-principal, the default client-id"),
+    ):
+        run(CONFIGS, "--alter", *entity, "--add-config", limits).succeeded()
+        told = run(CONFIGS, "--describe", *entity).succeeded()
+        assert f"Quota configs for {said} are " in told
+        for each in ("producer_byte_rate=1024.0", "request_percentage=12.5", "_rate=0.25"):
+            assert each in told
+        names = ",".join(each.split("=")[0] for each in limits.split(","))
+        run(CONFIGS, "--alter", *entity, "--delete-config", names).succeeded()
+        assert "_rate" not in run(CONFIGS, "--describe", *entity).succeeded()
+    address = ("--entity-type", "ips", "--entity-name", "127.0.0.9")
+    run(CONFIGS, "--alter", *address, "--add-config", "connection_creation_rate=5").succeeded()
+    told = run(CONFIGS, "--describe", "--entity-type", "ips").succeeded()
+    assert "Quota configs for ip '127.0.0.9' are connection_creation_rate=5.0" in told
+    run(CONFIGS, "--alter", *address, "--delete-config", "connection_creation_rate").succeeded()
+    refused = run(CONFIGS, "--alter", *alice, "--add-config", "producer_byte_rate=1.5").failed()
+    assert "producer_byte_rate cannot be a fractional value." in refused
 
 
 def test_acls_without_an_authorizer(run: Tools) -> None:

@@ -12,6 +12,12 @@ from strandline.node.request import Request
 from strandline.protocol.apis import ApiKey
 from strandline.protocol.messages import alter_client_quotas as altering
 from strandline.protocol.messages import describe_client_quotas as describing
+from strandline.protocol.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
+from strandline.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from strandline.protocol.messages.delete_topics import DeleteTopicsRequest
 from strandline.types import USER, Principal
 from tests.node.messages import batch, fetch, produce, produced
 from tests.node.world import Client, World
@@ -83,7 +89,15 @@ def test_quotas_are_set_described_and_removed(world: World, version: int) -> Non
     alter(world, user, version, producer_byte_rate=None, consumer_byte_rate=None)
     assert described(world) == others
     assert described(world, ("x", 2, None)) is ErrorCode.UNSUPPORTED_VERSION
-    assert described(world, ("user", 7, None)) is ErrorCode.INVALID_REQUEST
+    for wrong in (
+        [("user", 7, None)],
+        [("", 2, None)],
+        [("user", 2, None), ("user", 0, "u")],
+        [("user", 0, None)],
+        [("user", 1, "u")],
+        [("ip", 2, None), ("user", 2, None)],
+    ):
+        assert described(world, *wrong) is ErrorCode.INVALID_REQUEST
 
 
 @pytest.mark.parametrize(
@@ -91,13 +105,18 @@ def test_quotas_are_set_described_and_removed(world: World, version: int) -> Non
     [
         (entity(user="u"), {"nonsense": 1.0}, "Invalid configuration key nonsense"),
         (entity(user="u"), {"producer_byte_rate": 0.0}, "must be greater than 0"),
-        (entity(user="u"), {"producer_byte_rate": 1.5}, "must be a Long value"),
-        (entity(user="u"), {"producer_byte_rate": float("nan")}, "must be greater than 0"),
-        (entity(user="u"), {"request_percentage": 5.0}, "is not enforced by this version"),
-        (entity(user="u", client_id="c"), {"producer_byte_rate": 1.0}, "a client id together"),
-        (entity(ip="10.0.0.1"), {"connection_creation_rate": 1.0}, "'ip' are not served"),
-        (entity(user=""), {"producer_byte_rate": 1.0}, "is empty"),
-        ([], {"producer_byte_rate": 1.0}, "An entity has a user or a client-id"),
+        (entity(user="u"), {"request_percentage": -0.5}, "must be greater than 0"),
+        (entity(user="u"), {"producer_byte_rate": 1.5}, "cannot be a fractional value."),
+        (entity(user="u"), {"producer_byte_rate": 1e19}, "is too large for a LONG."),
+        (entity(user="u"), {"producer_byte_rate": float("nan")}, "must be a number"),
+        (entity(user="u"), {"connection_creation_rate": 5.0}, "Invalid configuration key"),
+        (entity(ip="10.0.0.1"), {"producer_byte_rate": 5.0}, "Invalid configuration key"),
+        (entity(ip="10.0.0.1"), {"connection_creation_rate": 3e9}, "is too large for an INT."),
+        (entity(ip="a.host"), {"connection_creation_rate": 1.0}, "is not a valid IP"),
+        (entity(ip="::1", user="u"), {"connection_creation_rate": 1.0}, "should not be combined"),
+        (entity(user=""), {"producer_byte_rate": 1.0}, "Empty user not supported"),
+        (entity(x="y"), {"producer_byte_rate": 1.0}, "Unhandled client quota entity type: x"),
+        ([], {"producer_byte_rate": 1.0}, "Invalid empty client quota entity"),
     ],
 )
 def test_what_cannot_be_a_quota(
@@ -107,6 +126,110 @@ def test_what_cannot_be_a_quota(
     assert result.error_code == ErrorCode.INVALID_REQUEST
     assert sentence in result.error_message
     assert described(world) == {}
+
+
+def test_quotas_of_client_ids_of_users_and_of_addresses(world: World) -> None:
+    both, others = entity(user="a/b", client_id="c/%"), entity(user="a/b", client_id=None)
+    everyone = entity(user=None, client_id="c/%")
+    alter(world, both, producer_byte_rate=1.0, request_percentage=0.5)
+    alter(world, others, controller_mutation_rate=0.25)
+    alter(world, everyone, consumer_byte_rate=6.0)
+    alter(world, entity(ip="2001:DB8:0::1"), connection_creation_rate=5.0)
+    alter(world, entity(ip=None), connection_creation_rate=7.0)
+    exact = {
+        (("user", "a/b"), ("client-id", "c/%")): {
+            "producer_byte_rate": 1.0,
+            "request_percentage": 0.5,
+        }
+    }
+    of_user = exact | {(("user", "a/b"), ("client-id", None)): {"controller_mutation_rate": 0.25}}
+    of_id = {(("user", None), ("client-id", "c/%")): {"consumer_byte_rate": 6.0}}
+    addresses = {
+        (("ip", "2001:db8::1"),): {"connection_creation_rate": 5.0},
+        (("ip", None),): {"connection_creation_rate": 7.0},
+    }
+    world.restart()
+    assert described(world) == of_user | of_id | addresses
+    assert described(world, ("user", 0, "a/b")) == of_user
+    assert described(world, ("user", 0, "a/b"), strict=True) == {}
+    assert described(world, ("client-id", 0, "c/%"), ("user", 0, "a/b"), strict=True) == exact
+    assert described(world, ("ip", 2, None)) == addresses
+    assert {"/config/users/a%2Fb/clients/c%2F%25", "/config/users/<default>/clients/c%2F%25"} < {
+        node.path for node in world.tree.view().nodes
+    }
+    # The nodes above go with the last of those below, unless the user has settings itself.
+    alter(world, entity(user="a/b"), producer_byte_rate=9.0)
+    alter(world, both, producer_byte_rate=None, request_percentage=None)
+    alter(world, entity(user="a/b"), producer_byte_rate=None)
+    assert described(world, ("user", 0, "a/b")).keys() == of_user.keys() - exact.keys()
+    alter(world, others, controller_mutation_rate=None)
+    alter(world, everyone, consumer_byte_rate=None)
+    left = [n.path for n in world.tree.view().nodes if n.path.startswith("/config/users/")]
+    assert left == []
+
+
+def test_several_quotas_of_a_user_in_one_request(world: World) -> None:
+    def ask(value: float) -> None:
+        ops = [altering.OpData(key="producer_byte_rate", value=value, remove=not value)]
+        parts = (entity(user="u", client_id="a"), entity(user="u"), entity(user="u", client_id="b"))
+        entries = [altering.EntryData(entity=part, ops=ops) for part in parts]
+        answer = world.connect().ask(altering.AlterClientQuotasRequest(entries=entries), 1)
+        assert [each.error_code for each in answer.entries] == [ErrorCode.NONE] * 3
+
+    ask(5.0)
+    assert len(described(world)) == 3
+    ask(0.0)
+    assert described(world) == {}
+    assert not [n.path for n in world.tree.view().nodes if n.path.startswith("/config/users/")]
+
+
+def test_the_time_of_requests_has_a_quota(world: World) -> None:
+    ticks = iter(range(10**9, 10**12, 300_000_000))
+    world.node.quotas.stopwatch = lambda: next(ticks)
+    alter(world, entity(user="alice"), request_percentage=5.0)
+    alice, bob = world.connect(ALICE), world.connect(Principal(USER, "bob"))
+    question = describing.DescribeClientQuotasRequest()
+    assert bob.ask(question, 1).throttle_time_ms == 0
+    # Each takes 300 ms until the answer, of ten seconds in which 500 ms are allowed.
+    assert alice.ask(question, 1).throttle_time_ms == 0
+    assert throttled(alice) == 1000, "never longer than a window"
+    assert alice.connection.fast_path is None
+    assert not alice.connection.wants_input
+    world.advance(3000)  # the stopwatch of this test is ahead of the world's time
+    assert alice.connection.wants_input
+    fetched = alice.ask(fetch(("orders", 0, 0)), 11)
+    assert fetched.throttle_time_ms == 1000
+
+
+@pytest.mark.parametrize(("version", "strict"), [(6, True), (5, False)])
+def test_partitions_made_and_removed_have_a_quota(world: World, version: int, strict: bool) -> None:
+    alter(world, entity(user="alice"), controller_mutation_rate=1.0)
+    alice = world.connect(ALICE)
+
+    def make(name: str, partitions: int = 12, *, validate_only: bool = False) -> tuple[int, int]:
+        topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
+        answer = alice.ask(
+            CreateTopicsRequest(topics=[topic], validate_only=validate_only), version
+        )
+        return answer.topics[0].error_code, answer.throttle_time_ms
+
+    assert make("a", 100, validate_only=True) == (0, 0)
+    assert make("a") == (0, 0 if strict else 1000), "11 in a burst, and one that is owed"
+    assert make("a")[0] == ErrorCode.TOPIC_ALREADY_EXISTS
+    refused = (ErrorCode.THROTTLING_QUOTA_EXCEEDED, 1000) if strict else (0, 13_000)
+    assert make("b") == refused
+    deletion = DeleteTopicsRequest(topic_names=["a"])
+    answer = alice.ask(deletion, 5 if strict else 4)
+    assert (answer.responses[0].error_code, answer.throttle_time_ms) == (
+        refused if strict else (0, 25_000)
+    )
+    world.advance(1000)
+    growth = CreatePartitionsRequest(
+        topics=[CreatePartitionsTopic(name="orders", count=3, assignments=None)]
+    )
+    answer = alice.ask(growth, 3 if strict else 2)
+    assert answer.results[0].error_code == 0
+    assert (answer.throttle_time_ms > 0) is not strict
 
 
 def test_a_producer_beyond_its_quota_is_told_to_wait_and_not_heard_meanwhile(
@@ -184,5 +307,5 @@ def test_ids_that_clients_make_up_do_not_fill_the_memory(world: World) -> None:
         quotas.produced(request, 100, world.now)
         request.no_reply()
         client.connection.take_outgoing()
-    assert len(quotas._rates) == REMEMBERED_MAX
+    assert len(quotas._uses) == REMEMBERED_MAX
     assert client.connection.wants_input

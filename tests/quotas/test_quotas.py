@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.quotas.entities import DEFAULT, Entity, Limit, limit_of
+from strandline.quotas.bucket import Bucket
+from strandline.quotas.entities import (
+    CONNECTION_CREATION_RATE,
+    DEFAULT,
+    Entity,
+    Limit,
+    limit_of,
+    limit_of_address,
+)
 from strandline.quotas.rate import Rate
 
 ORDER = [
@@ -32,6 +40,26 @@ def test_the_most_exact_quota_counts(first: int) -> None:
 def test_each_limit_is_looked_for_by_itself() -> None:
     limits = {Entity("u", "c"): {"a": 1.0}, Entity("u", None): {"b": 2.0}}
     assert limit_of(limits, "u", "c", "b") == Limit(2.0, Entity("u", None))
+
+
+def test_the_limit_of_an_address() -> None:
+    limits = {Entity(None, None, "::1"): {CONNECTION_CREATION_RATE: 5.0}}
+    assert limit_of_address(limits, "::1") == 5
+    assert limit_of_address(limits, "::2") is None
+    limits[Entity(None, None, DEFAULT)] = {CONNECTION_CREATION_RATE: 7.0}
+    assert limit_of_address(limits, "::2") == 7
+
+
+def test_a_bucket_lets_a_burst_through_and_fills_up_again() -> None:
+    bucket = Bucket(burst_s=10)
+    bucket.take(25, limit=2, now_ms=1000)
+    assert bucket.throttle_ms(2, 1000) == 2500
+    assert bucket.throttle_ms(2, 3000) == 500
+    assert bucket.throttle_ms(2, 3500) == 0
+    assert not bucket.is_idle(13_499)
+    assert bucket.is_idle(13_500)
+    bucket.take(1, limit=2, now_ms=60_000)
+    assert bucket.throttle_ms(2, 60_000) == 0
 
 
 def test_within_the_limit_nothing_waits() -> None:

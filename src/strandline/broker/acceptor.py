@@ -1,7 +1,6 @@
-"""Whom a broker lets in: its listening sockets, and the limits on connections.
+"""Whom a broker lets in: its listening sockets, and what becomes of clients that are too many.
 
-This file knows how many connections there are and from which addresses. What is done with them is
-the server's business.
+What is done with connections is the server's business.
 """
 
 from __future__ import annotations
@@ -10,12 +9,13 @@ import asyncio
 import errno
 import logging
 import socket
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from strandline.broker.addresses import plain_peer
+from strandline.broker.connection_limits import ConnectionLimits
 from strandline.broker.frame_memory import FrameMemory
 from strandline.broker.handle_budget import HandleBudget
 
@@ -23,6 +23,8 @@ log = logging.getLogger(__name__)
 
 _ACCEPTS_PER_ROUND: Final = 64
 _ACCEPT_RETRY_S: Final = 0.1
+_SENT_AWAY_MAX: Final = 256
+"""Clients that are kept for a while before they are sent away; more of them are at once."""
 OUT_OF_RESOURCES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
@@ -35,12 +37,9 @@ class ListenerSocket(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How many connections the server takes and for how long it keeps idle ones."""
+    """What the server takes, and for how long it keeps idle connections."""
 
     frame_bytes_max: int
-    connections_max: int
-    per_address_max: int
-    per_address_overrides: Mapping[str, int]
     idle_ms_max: int
     handles: HandleBudget
     """What the process has left for sockets."""
@@ -54,18 +53,27 @@ class Acceptor:
     def __init__(
         self,
         listeners: Sequence[ListenerSocket],
-        limits: Limits,
+        handles: HandleBudget,
+        limits: ConnectionLimits,
         admit: Callable[[socket.socket, str, str], None],
+        make_way: Callable[[], object],
     ) -> None:
-        """`admit` gets each accepted socket, its address and the name of the listener."""
+        """`admit` gets each accepted socket, its address and the name of the listener; `make_way`
+        closes another connection, as there are too many."""
         self.is_started = False
         self._listeners = listeners
+        self._handles = handles
         self._limits = limits
         self._admit = admit
+        self._make_way = make_way
         self._loop = asyncio.get_running_loop()
         self._retry: asyncio.TimerHandle | None = None
-        self._count = 0
-        self._addresses: Counter[str] = Counter()
+        self._full: dict[ListenerSocket, None] = {}
+        """Listeners that accept no more until a connection ends."""
+        self._waits: dict[ListenerSocket, asyncio.TimerHandle] = {}
+        """Listeners by which connections came too fast."""
+        self._sent_away: dict[socket.socket, asyncio.TimerHandle] = {}
+        """Clients whose address came too fast, until they are."""
 
     def start(self) -> None:
         """Accept from now on, or again."""
@@ -76,9 +84,12 @@ class Acceptor:
 
     def pause(self) -> None:
         """Leave whoever comes in the kernel's queue until `start`."""
-        if self._retry is not None:
-            self._retry.cancel()
-            self._retry = None
+        for handle in (self._retry, *self._waits.values()):
+            if handle is not None:
+                handle.cancel()
+        self._retry = None
+        self._waits.clear()
+        self._full.clear()
         for listener in self._listeners:
             self._loop.remove_reader(listener.socket)
 
@@ -88,17 +99,26 @@ class Acceptor:
         self.is_started = False
         for listener in self._listeners:
             listener.socket.close()
+        for accepted, handle in list(self._sent_away.items()):
+            handle.cancel()
+            self._send_away(accepted)
 
-    def left(self, host: str) -> None:
-        """A connection from that address has ended."""
-        self._count -= 1
-        self._limits.handles.closed()
-        self._addresses[host] -= 1
-        if not self._addresses[host]:
-            del self._addresses[host]
+    def left(self, host: str, listener: str) -> None:
+        """A connection of that listener and address has ended."""
+        self._limits.left(listener, host)
+        self._handles.closed()
+        self.look_again()
+
+    def look_again(self) -> None:
+        """There may be room again: a connection has ended, or a setting has changed."""
+        full, self._full = self._full, {}
+        for each in full:
+            self._loop.add_reader(each.socket, self._accept, each)
 
     def _accept(self, listener: ListenerSocket) -> None:
         for _ in range(_ACCEPTS_PER_ROUND):
+            if not self._may_accept(listener):
+                return
             try:
                 accepted, address = listener.socket.accept()
             except BlockingIOError:
@@ -107,7 +127,7 @@ class Acceptor:
                 if error.errno not in OUT_OF_RESOURCES:
                     log.warning("Accepting a connection failed: %s", error)
                     return
-                if self._limits.handles.make_room():
+                if self._handles.make_room():
                     continue
                 # The waiting client stays in the kernel's queue; trying again at once would spin.
                 log.warning("No connection can be accepted now: %s", error.strerror)
@@ -116,30 +136,51 @@ class Acceptor:
                 return
             address = plain_peer(address)
             host = str(address[0])
+            self._limits.accepted(listener.name, _now_ms())
             if self._may_enter(accepted, host, address):
-                self._count += 1
-                self._limits.handles.opened()
-                self._addresses[host] += 1
+                self._handles.opened()
+                self._limits.came(listener.name, host)
+                if self._limits.must_make_way:
+                    self._make_way()
                 self._admit(accepted, host, listener.name)
 
+    def _may_accept(self, listener: ListenerSocket) -> bool:
+        """Whether another client of the listener is looked at; if not, clients wait."""
+        setting = self._limits.full(listener.name)
+        if setting is not None:
+            log.warning("Clients of the listener %s wait: %s is reached", listener.name, setting)
+            self._full[listener] = None
+            self._loop.remove_reader(listener.socket)
+            return False
+        wait_ms = self._limits.wait_ms(listener.name, _now_ms())
+        if wait_ms:
+            self._loop.remove_reader(listener.socket)
+            self._waits[listener] = self._loop.call_later(wait_ms / 1000, self._go_on, listener)
+        return not wait_ms
+
+    def _go_on(self, listener: ListenerSocket) -> None:
+        del self._waits[listener]
+        self._loop.add_reader(listener.socket, self._accept, listener)
+
     def _may_enter(self, accepted: socket.socket, host: str, address: object) -> bool:
-        limits = self._limits
-        if not limits.handles.may_accept(address):
+        handles = self._handles
+        if not handles.may_accept(address):
             log.warning(
                 "Connection from %s refused: this process may have no more than %d open files and "
                 "sockets (ulimit -n)",
                 host,
-                limits.handles.limit,
+                handles.limit,
             )
             accepted.close()
             return False
-        if self._count >= limits.connections_max:
-            log.warning("Connection from %s refused: max.connections is reached", host)
-            accepted.close()
-            return False
-        if self._addresses[host] >= limits.per_address_overrides.get(host, limits.per_address_max):
+        if self._limits.has_too_many(host):
             log.warning("Connection from %s refused: max.connections.per.ip is reached", host)
             accepted.close()
+            return False
+        wait_ms = self._limits.address_wait_ms(host, _now_ms())
+        if wait_ms:
+            log.info("Connection from %s refused: connection_creation_rate is exceeded", host)
+            self._keep_waiting(accepted, wait_ms)
             return False
         try:
             accepted.setblocking(False)
@@ -149,3 +190,20 @@ class Acceptor:
             accepted.close()
             return False
         return True
+
+    def _keep_waiting(self, accepted: socket.socket, wait_ms: int) -> None:
+        """Close a connection later: a client that is sent away at once comes again at once."""
+        if len(self._sent_away) >= _SENT_AWAY_MAX:
+            accepted.close()
+            return
+        self._handles.opened()
+        self._sent_away[accepted] = self._loop.call_later(wait_ms / 1000, self._send_away, accepted)
+
+    def _send_away(self, accepted: socket.socket) -> None:
+        del self._sent_away[accepted]
+        accepted.close()
+        self._handles.closed()
+
+
+def _now_ms() -> int:
+    return time.monotonic_ns() // 1_000_000

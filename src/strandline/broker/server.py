@@ -18,7 +18,9 @@ from typing import Any, Final, assert_never
 from strandline.broker.acceptor import Acceptor, Limits, ListenerSocket
 from strandline.broker.admission import Admission
 from strandline.broker.cleaners import Cleaners
+from strandline.broker.connection_limits import ConnectionLimits
 from strandline.broker.handshakes import Handshakes
+from strandline.broker.idle import IdleConnections
 from strandline.broker.links import Links
 from strandline.broker.receive_buffers import BufferPool
 from strandline.broker.server_tls import ServerTls
@@ -56,7 +58,6 @@ log = logging.getLogger(__name__)
 _LULL_NS: Final = 30_000
 """Input that comes within this time of the last turn is handled together with what follows it."""
 _POOLED_BUFFERS: Final = 8
-_IDLE_SWEEPS: Final = 10
 _LAST_ROUNDS_MAX: Final = 100
 
 
@@ -85,23 +86,32 @@ class Server:
         self.halted: str | None = None
         self._on_halt = on_halt
         self._node = node
-        self._limits = limits
         self._loop = asyncio.get_running_loop()
         self._transports: dict[ConnectionId, Transport[Connection]] = {}
         self._handshakes = Handshakes()
         self._admission = Admission(
             tls.listeners, self._handshakes, tls.timeout_s, self._admit, self._left
         )
-        self._acceptor = Acceptor(listeners, limits, self._admission.arrived)
+        self._limits = ConnectionLimits(
+            node.settings, node.quotas, [each.name for each in listeners]
+        )
+        self._idle = IdleConnections(
+            self._transports, limits.idle_ms_max, lambda: self._tick().monotonic_ms
+        )
+        self._acceptor = Acceptor(
+            listeners,
+            limits.handles,
+            self._limits,
+            self._admission.arrived,
+            partial(self._idle.make_way, self._limits.is_spared),
+        )
         self._shared = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
         self._pool = BufferPool(_POOLED_BUFFERS, limits.frames)
         self._turn: asyncio.Handle | None = None
         self._turn_ended_ns = 0
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_ms = 0
-        self._idle_check: asyncio.TimerHandle | None = None
         self._is_attached = False
-        self._stopping = False
         self._stopped = False
         self._paused = False
         self.after_turn: Callable[[], None] | None = None
@@ -133,8 +143,7 @@ class Server:
     def accept(self) -> None:
         """Accept connections from now on."""
         self._acceptor.start()
-        if self._limits.idle_ms_max > 0:
-            self._idle_check = self._loop.call_later(self._idle_sweep_s, self._close_idle)
+        self._idle.watch()
 
     def begin_shutdown(self) -> None:
         """Have the node give its leaderships away; it goes on serving meanwhile."""
@@ -143,7 +152,6 @@ class Server:
 
     async def stop(self) -> None:
         """Stop accepting, let metadata writes and syncs end, and close every connection."""
-        self._stopping = True
         self._acceptor.close()
         await self._cleaners.close()
         self._finish_turn()
@@ -159,7 +167,6 @@ class Server:
 
     def abandon(self) -> None:
         """End as a killed process does: sockets close, and no peer is told anything."""
-        self._stopping = True
         self._acceptor.close()
         self._end()
         self._cleaners.abandon()
@@ -180,17 +187,19 @@ class Server:
         if self._is_attached:
             self.handles.detach()
             self._is_attached = False
-        for handle in (self._alarm, self._idle_check, self._turn):
+        self._idle.stop()
+        for handle in (self._alarm, self._turn):
             if handle is not None:
                 handle.cancel()
 
     def pause(self) -> None:
         """Do nothing until `resume`, as a stopped process: sockets stay open and fill up."""
         self._paused = True
-        for handle in (self._alarm, self._idle_check, self._turn):
+        self._idle.stop()
+        for handle in (self._alarm, self._turn):
             if handle is not None:
                 handle.cancel()
-        self._alarm = self._idle_check = self._turn = None
+        self._alarm = self._turn = None
         self._acceptor.pause()
         for transport in self._connected():
             self._loop.remove_reader(transport.socket)
@@ -222,6 +231,7 @@ class Server:
         other listeners.
         """
         self.tell(partial(self._node.metadata_changed, changes))
+        self._acceptor.look_again()
 
     # -- connections -------------------------------------------------------------------------
 
@@ -235,7 +245,7 @@ class Server:
 
     def _left(self, host: str, listener: str) -> None:
         """A client has not come in: its TLS handshake failed."""
-        self._acceptor.left(host)
+        self._acceptor.left(host, listener)
         self._node.authentication.count(listener, "TLS", failed=True)
 
     def watch(self, transport: Watched, *, read: bool, write: bool) -> None:
@@ -266,24 +276,12 @@ class Server:
         self._loop.remove_reader(transport.socket)
         self._loop.remove_writer(transport.socket)
         del self._transports[connection.id]
-        self._acceptor.left(connection.client_host)
+        self._acceptor.left(connection.client_host, connection.listener)
         self._node.close_connection(connection)
         if reason is not None:
             log.info(
                 "Connection %d from %s closed: %s", connection.id, connection.client_host, reason
             )
-
-    @property
-    def _idle_sweep_s(self) -> float:
-        return max(1.0, self._limits.idle_ms_max / 1000 / _IDLE_SWEEPS)
-
-    def _close_idle(self) -> None:
-        oldest_ms = self._tick().monotonic_ms - self._limits.idle_ms_max
-        for transport in list(self._transports.values()):
-            if transport.last_active_ms < oldest_ms and not transport.connection.slots:
-                transport.close("connections.max.idle.ms has passed")
-        if not self._stopping:
-            self._idle_check = self._loop.call_later(self._idle_sweep_s, self._close_idle)
 
     # -- turns -------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Collection, Mapping, Sequence
 from random import SystemRandom
 from typing import TYPE_CHECKING, Final, assert_never
@@ -146,6 +147,7 @@ class _Start:
         node = self._start_up.make_node(endpoints, self._checker)
         self._node = node
         node.parts.handle_use = lambda: self._handles.use
+        node.quotas.stopwatch = time.monotonic_ns
         server = self._server = Server(
             node,
             store,
@@ -295,9 +297,6 @@ async def oauth_keys(config: BrokerConfig) -> Mapping[str, TokenChecker]:
 def _limits(config: BrokerConfig, handles: HandleBudget, frames: FrameMemory) -> Limits:
     return Limits(
         frame_bytes_max=config.socket_request_max_bytes,
-        connections_max=config.max_connections,
-        per_address_max=config.max_connections_per_ip,
-        per_address_overrides=config.max_connections_per_ip_overrides,
         idle_ms_max=config.connections_max_idle_ms,
         handles=handles,
         frames=frames,

@@ -1,9 +1,11 @@
-"""`strandline quotas`: how much users and client ids may write and read."""
+"""`strandline quotas`: how much users, client ids and addresses may use."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import wraps
 from math import isfinite
+from typing import Any
 
 import click
 
@@ -21,25 +23,50 @@ from strandline.client.admin_quotas import Quota, QuotaAdmin
 _DEFAULT = "<default>"
 
 
+_Entity = dict[str, str | None]
+_KINDS = (
+    ("user", "A user.", "Users"),
+    ("client-id", "A client id.", "Client ids"),
+    ("ip", "An address.", "Addresses"),
+)
+
+
 @click.group(cls=SentencesGroup)
 def quotas() -> None:
-    """Show and change the limits of clients, in bytes per second and broker."""
+    """Show and change the limits of clients.
+
+    Of users and client ids: producer_byte_rate and consumer_byte_rate (bytes per second and
+    broker), request_percentage (of one thread's time), controller_mutation_rate (partitions created
+    and deleted per second). Of addresses: connection_creation_rate (per second and broker).
+    """
 
 
 def _entity_options(command: F) -> F:
-    for option, meaning in reversed(
-        (
-            ("--user", "A user."),
-            ("--client-id", "A client id."),
-        )
-    ):
-        command = click.option(option, metavar="NAME", help=meaning)(command)
-    for option, meaning in (
-        ("--client-id-default", "Client ids without a quota of their own."),
-        ("--user-default", "Users without a quota of their own."),
-    ):
-        command = click.option(option, is_flag=True, help=meaning)(command)
-    return command
+    """Add the options that name an entity; the command gets it as `entity`."""
+
+    @wraps(command)
+    def named(**arguments: Any) -> None:
+        entity: _Entity = {}
+        for kind, _, _ in _KINDS:
+            attribute = kind.replace("-", "_")
+            name, is_default = arguments.pop(attribute), arguments.pop(f"{attribute}_default")
+            if name is not None and is_default:
+                raise click.UsageError(f"Give one of --{kind} NAME and --{kind}-default.")
+            if name is not None or is_default:
+                entity[kind] = name
+        if not entity or ("ip" in entity and len(entity) > 1):
+            raise click.UsageError(
+                "Give a user (--user NAME or --user-default), a client id (--client-id NAME or "
+                "--client-id-default), both, or an address (--ip ADDRESS or --ip-default)."
+            )
+        command(entity=entity, **arguments)
+
+    wrapped: Any = named
+    for kind, one, many in reversed(_KINDS):
+        meaning = f"{many} without a quota of their own."
+        wrapped = click.option(f"--{kind}-default", is_flag=True, help=meaning)(wrapped)
+        wrapped = click.option(f"--{kind}", metavar="NAME", help=one)(wrapped)
+    return wrapped  # type: ignore[no-any-return]  # the command, with options
 
 
 @quotas.command(name="list")
@@ -63,16 +90,12 @@ def list_quotas(bootstrap: str | None, as_json: bool) -> None:
 @click.option("--dry-run", is_flag=True, help="Only check whether the change is allowed.")
 @bootstrap_option
 def set_quotas(
-    user: str | None,
-    client_id: str | None,
-    user_default: bool,
-    client_id_default: bool,
+    entity: _Entity,
     limits: tuple[str, ...],
     dry_run: bool,
     bootstrap: str | None,
 ) -> None:
-    """Set limits: producer_byte_rate=1048576, consumer_byte_rate=1048576."""
-    entity = _entity(user, client_id, user_default=user_default, id_default=client_id_default)
+    """Set limits, such as producer_byte_rate=1048576."""
     values = {
         name: _number(name, text) for name, text in parse_assignments(limits, "NAME=VALUE").items()
     }
@@ -87,37 +110,14 @@ def set_quotas(
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
 @bootstrap_option
 def remove(
-    user: str | None,
-    client_id: str | None,
-    user_default: bool,
-    client_id_default: bool,
+    entity: _Entity,
     names: tuple[str, ...],
     bootstrap: str | None,
 ) -> None:
     """Remove limits."""
-    entity = _entity(user, client_id, user_default=user_default, id_default=client_id_default)
     with open_cluster(bootstrap) as client:
         QuotaAdmin(client).alter(entity, dict.fromkeys(names))
     click.echo(f"Removed {counted(len(set(names)), 'limit')} of {_name(entity)}.")
-
-
-def _entity(
-    user: str | None, client_id: str | None, *, user_default: bool, id_default: bool
-) -> dict[str, str | None]:
-    named: list[tuple[str, str | None]] = []
-    if user is not None:
-        named.append(("user", user))
-    if client_id is not None:
-        named.append(("client-id", client_id))
-    if user_default:
-        named.append(("user", None))
-    if id_default:
-        named.append(("client-id", None))
-    if len(named) != 1:
-        raise click.UsageError(
-            "Give one of --user NAME, --user-default, --client-id NAME, --client-id-default."
-        )
-    return dict(named)
 
 
 def _number(name: str, text: str) -> float:
@@ -130,7 +130,7 @@ def _number(name: str, text: str) -> float:
     return number
 
 
-def _name(entity: dict[str, str | None]) -> str:
+def _name(entity: _Entity) -> str:
     return ", ".join(
         f"{kind} {_DEFAULT if name is None else name}" for kind, name in entity.items()
     )

@@ -17,7 +17,7 @@ from strandline.protocol.messages.describe_client_quotas import (
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """The limits of one entity: parts by type ("user", "client-id"; None is the default)."""
+    """The limits of one entity: parts by type ("user", "client-id", "ip"; None is the default)."""
 
     entity: Mapping[str, str | None]
     limits: Mapping[str, float]

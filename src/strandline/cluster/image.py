@@ -186,8 +186,8 @@ class _Step:
                     node = BrokerNode.decode(BrokerId(int(number)), data)
                     broker = BrokerImage(node, stat.created_zxid, stat.owner, stat.version)
                     self._brokers.put(node.broker_id, broker)
-            case ["config", folder, name]:
-                if resource := ConfigResource.of_path(folder, name):
+            case ["config", folder, name, *below]:
+                if resource := ConfigResource.of_path(folder, name, *below):
                     config = ConfigNode.decode(resource, data)
                     self._configs.put(resource, Versioned(config, stat.version))
             case ["admin", "delete_topics", topic]:
@@ -217,8 +217,8 @@ class _Step:
                 self._topic(topic).remove_state(int(number))
             case ["brokers", "ids", number] if _is_id(number):
                 self._brokers.remove(BrokerId(int(number)))
-            case ["config", folder, name]:
-                if resource := ConfigResource.of_path(folder, name):
+            case ["config", folder, name, *below]:
+                if resource := ConfigResource.of_path(folder, name, *below):
                     self._configs.remove(resource)
             case ["admin", "delete_topics", topic]:
                 self._requested_deletions -= {topic}

@@ -47,6 +47,7 @@ class BrokerConfig:
     advertised_listeners: tuple[Listener, ...] = (_LISTENER,)
     """Addresses told to clients; an empty host means the machine's own name, a 0 port the bound."""
     connections_max_idle_ms: int = 600_000
+    max_connection_creation_rate: int = _INT_MAX
     max_connections: int = _INT_MAX
     max_connections_per_ip: int = _INT_MAX
     max_connections_per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
@@ -102,6 +103,8 @@ class BrokerConfig:
     replica_lag_time_max_ms: int = 30_000
     replica_selector_class: str | None = None
     replica_socket_timeout_ms: int = 30_000
+    controller_quota_window_num: int = 11
+    controller_quota_window_size_seconds: int = 1
     quota_window_num: int = 11
     quota_window_size_seconds: int = 1
     replication_quota_window_num: int = 11

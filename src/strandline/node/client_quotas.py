@@ -8,23 +8,30 @@ shares a limit, and forgotten when its window is over.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any, Final, Protocol, TypeVar
 
 from strandline.cluster.controller import stored_quotas
 from strandline.cluster.image import ClusterImage, ImageDelta
 from strandline.cluster.znodes import ResourceKind
 from strandline.node.connection import Connection
+from strandline.node.mutation_quota import Mutations
 from strandline.node.open_connections import OpenConnections
 from strandline.node.outbox import Outbox
 from strandline.node.request import Request
+from strandline.node.request_time import RequestTime, is_timed
 from strandline.node.settings import Settings
 from strandline.node.timers import Timers
+from strandline.quotas.bucket import Bucket
 from strandline.quotas.entities import (
     CONSUMER_BYTE_RATE,
+    CONTROLLER_MUTATION_RATE,
     PRODUCER_BYTE_RATE,
-    Entity,
+    REQUEST_PERCENTAGE,
+    Limit,
     Limits,
     limit_of,
+    limit_of_address,
 )
 from strandline.quotas.rate import Rate
 from strandline.types import Instant
@@ -33,6 +40,19 @@ REMEMBERED_MAX: Final = 10_000
 """Entities whose use is remembered. Clients choose their ids: when there are more, those that are
 idle are forgotten, or else the one that is known longest."""
 _WAIT_MS_MAX: Final = 2**31 - 1
+_KINDS: Final = frozenset(
+    {ResourceKind.USER, ResourceKind.CLIENT, ResourceKind.USER_CLIENT, ResourceKind.IP}
+)
+
+
+class Use(Protocol):
+    """What was used lately."""
+
+    def is_idle(self, now_ms: int) -> bool:
+        """Whether it can be forgotten."""
+
+
+UseT = TypeVar("UseT", bound=Use)
 
 
 class ClientQuotas:
@@ -45,70 +65,153 @@ class ClientQuotas:
         self._timers = timers
         self._outbox = outbox
         self._limits: Limits = {}
-        self._rates: dict[tuple[str, Entity], Rate] = {}
+        self._uses: dict[tuple[str, object], Use] = {}
         self._swept_ms = 0
         self._connections = connections
+        self._names: frozenset[str] = frozenset()
         self.is_limited = False
-        """Whether there is any quota."""
+        """Whether there is any quota of bytes or of request time."""
+        self.stopwatch: Callable[[], int] | None = None
+        """Monotonic nanoseconds, on the scale of `Instant.monotonic_ms`. Without it, as in the
+        simulator, the time of requests has no quota."""
 
     def start(self, image: ClusterImage) -> None:
         """Take up what is stored."""
         self._limits = dict(stored_quotas(image))
-        self.is_limited = bool(self._limits)
+        self._names = frozenset(name for each in self._limits.values() for name in each)
+        self.is_limited = not self._names.isdisjoint(
+            (PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, REQUEST_PERCENTAGE)
+        )
 
     def follow(self, image: ClusterImage, delta: ImageDelta) -> None:
         """The metadata has changed; what took a fast path is looked at again."""
-        kinds = (ResourceKind.USER, ResourceKind.CLIENT)
-        if any(resource.kind in kinds for resource in delta.configs_changed):
+        if any(resource.kind in _KINDS for resource in delta.configs_changed):
             self.start(image)
             self._connections.forget_fast_paths()
 
+    # -- bytes -------------------------------------------------------------------------------
+
     def limits_producing(self, request: Request[Any]) -> bool:
-        """Whether what the client produces is counted."""
-        return self.is_limited and self._find(request, PRODUCER_BYTE_RATE) is not None
+        """Whether what the client produces is counted, or the time that it takes."""
+        return self.is_limited and (
+            request.time is not None or self._find(request, PRODUCER_BYTE_RATE) is not None
+        )
 
     def produced(self, request: Request[Any], size: int, now: Instant) -> None:
         """A produce request of so many bytes has come, and is about to be handled."""
-        self._use(request, PRODUCER_BYTE_RATE, size, now)
+        self._use(request, PRODUCER_BYTE_RATE, size, now.monotonic_ms)
 
     def fetched(self, request: Request[Any], size: int, now: Instant) -> None:
         """A consumer is about to be answered with so many bytes."""
-        self._use(request, CONSUMER_BYTE_RATE, size, now)
+        self._use(request, CONSUMER_BYTE_RATE, size, now.monotonic_ms)
+        if request.time is not None:
+            request.time.answered(request)
 
-    def _find(self, request: Request[Any], name: str) -> tuple[float, Entity] | None:
+    # -- time --------------------------------------------------------------------------------
+
+    def begin(self, request: Request[Any]) -> RequestTime | None:
+        """A request is about to be handled: start the clock if its client's time is limited."""
+        stopwatch = self.stopwatch
+        if (
+            stopwatch is None
+            or REQUEST_PERCENTAGE not in self._names
+            or not is_timed(request.api_key)
+            or self._find(request, REQUEST_PERCENTAGE) is None
+        ):
+            return None
+        request.time = RequestTime(stopwatch, self._spent)
+        return request.time
+
+    def _spent(self, request: Request[Any], percent: float, now_ms: int) -> None:
+        # Of time, no wait is longer than a window (`ClientRequestQuotaManager`).
+        longest_ms = self._settings.broker.quota_window_size_seconds * 1000
+        self._use(request, REQUEST_PERCENTAGE, percent, now_ms, longest_ms)
+
+    # -- partitions --------------------------------------------------------------------------
+
+    def mutations(self, request: Request[Any], *, strict: bool, now: Instant) -> Mutations | None:
+        """What asks whether partitions may be created and deleted now; None: they may.
+
+        `strict`: the client knows the refusal (KIP-599); others are let and told to wait.
+        """
+        if CONTROLLER_MUTATION_RATE not in self._names:
+            return None
+        found = self._find(request, CONTROLLER_MUTATION_RATE)
+        if found is None:
+            return None
+        broker = self._settings.broker
+        burst_s = broker.controller_quota_window_num * broker.controller_quota_window_size_seconds
+        key = (CONTROLLER_MUTATION_RATE, found.shared_by)
+        bucket = self._remember(key, lambda: Bucket(burst_s), Bucket, now.monotonic_ms)
+
+        def wait(wait_ms: int) -> None:
+            self._throttle(request, wait_ms, now.monotonic_ms)
+
+        return Mutations(bucket, found.rate, now.monotonic_ms, wait, strict=strict)
+
+    # -- connections -------------------------------------------------------------------------
+
+    def connection_wait_ms(self, host: str, now_ms: int) -> int:
+        """A client has connected from this address: how long it is kept waiting before it is sent
+        away, since too many came; 0: it is let in."""
+        limit = limit_of_address(self._limits, host)
+        if limit is None:
+            return 0
+        rate = self._rate(("ip", host), now_ms)
+        wait_ms = min(rate.throttle_ms(limit, now_ms, 1), _WAIT_MS_MAX)
+        if not wait_ms:
+            rate.note(1, now_ms)
+        return wait_ms
+
+    # -- what they have in common ------------------------------------------------------------
+
+    def _find(self, request: Request[Any], name: str) -> Limit | None:
         return limit_of(
             self._limits, request.connection.principal.name, request.client_id or "", name
         )
 
-    def _use(self, request: Request[Any], name: str, size: int, now: Instant) -> None:
+    def _use(
+        self,
+        request: Request[Any],
+        name: str,
+        amount: float,
+        now_ms: int,
+        longest_ms: int = _WAIT_MS_MAX,
+    ) -> None:
         found = self._find(request, name)
         if found is None:
             return
-        limit, shared_by = found
-        rate = self._rates.get((name, shared_by))
-        if rate is None:
-            rate = self._remember((name, shared_by), now)
-        rate.note(size, now.monotonic_ms)
-        wait_ms = min(rate.throttle_ms(limit, now.monotonic_ms), _WAIT_MS_MAX)
-        if wait_ms > 0:
-            request.throttle_ms = wait_ms
-            self._mute(request.connection, now.monotonic_ms + wait_ms)
+        rate = self._rate((name, found.shared_by), now_ms)
+        rate.note(amount, now_ms)
+        self._throttle(request, min(rate.throttle_ms(found.rate, now_ms), longest_ms), now_ms)
 
-    def _remember(self, key: tuple[str, Entity], now: Instant) -> Rate:
+    def _rate(self, key: tuple[str, object], now_ms: int) -> Rate:
         broker = self._settings.broker
-        window_ms = broker.quota_window_size_seconds * 1000
-        if len(self._rates) >= REMEMBERED_MAX:
-            if now.monotonic_ms - self._swept_ms >= window_ms:
-                self._swept_ms = now.monotonic_ms
-                for each in [k for k, r in self._rates.items() if r.is_idle(now.monotonic_ms)]:
-                    del self._rates[each]
-            if len(self._rates) >= REMEMBERED_MAX:
-                del self._rates[next(iter(self._rates))]
-        rate = Rate(broker.quota_window_num, window_ms)
-        self._rates[key] = rate
-        return rate
+        num, window_ms = broker.quota_window_num, broker.quota_window_size_seconds * 1000
+        return self._remember(key, lambda: Rate(num, window_ms), Rate, now_ms)
 
-    def _mute(self, connection: Connection, until_ms: int) -> None:
+    def _remember(
+        self, key: tuple[str, object], make: Callable[[], UseT], kind: type[UseT], now_ms: int
+    ) -> UseT:
+        known = self._uses.get(key)
+        if isinstance(known, kind):
+            return known
+        if len(self._uses) >= REMEMBERED_MAX:
+            if now_ms - self._swept_ms >= self._settings.broker.quota_window_size_seconds * 1000:
+                self._swept_ms = now_ms
+                for each in [k for k, use in self._uses.items() if use.is_idle(now_ms)]:
+                    del self._uses[each]
+            if len(self._uses) >= REMEMBERED_MAX:
+                del self._uses[next(iter(self._uses))]
+        made = self._uses[key] = make()
+        return made
+
+    def _throttle(self, request: Request[Any], wait_ms: int, now_ms: int) -> None:
+        wait_ms = min(wait_ms, _WAIT_MS_MAX)
+        if wait_ms <= 0:
+            return
+        request.throttle_ms = max(wait_ms, request.throttle_ms)
+        connection, until_ms = request.connection, now_ms + wait_ms
         if connection.muted_until_ms is None:
             self._timers.schedule(until_ms, lambda now: self._unmute(connection, now))
         connection.muted_until_ms = max(until_ms, connection.muted_until_ms or 0)

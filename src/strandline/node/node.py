@@ -319,13 +319,25 @@ class Node:
             body,
             now.monotonic_ms,
         )
-        if self.quotas.is_limited and api_key == ApiKey.PRODUCE:
-            self.quotas.produced(request, len(frame), now)
-        self._handle(handler, request, now)
+        if self.quotas.is_limited:
+            self._handle_limited(handler, request, len(frame), now)
+        else:
+            self._handle(handler, request, now)
         if api_key == ApiKey.PRODUCE and request.amend is None:
             self._learn(request, frame)
         elif api_key == ApiKey.FETCH and self.routes.fetches is not None:
             self.routes.fetches.learn(request, frame, now)
+
+    def _handle_limited(
+        self, handler: Handler, request: Request[Any], size: int, now: Instant
+    ) -> None:
+        """Handle a request of a client that may have quotas."""
+        timed = self.quotas.begin(request)
+        if request.api_key == ApiKey.PRODUCE:
+            self.quotas.produced(request, size, now)
+        self._handle(handler, request, now)
+        if timed is not None:
+            timed.handled()
 
     def _learn(self, request: Request[ProduceRequest], frame: memoryview) -> None:
         """Give further produce requests of this shape the fast path."""

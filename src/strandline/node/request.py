@@ -7,6 +7,7 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from strandline.node.connection import Connection, Slot
 from strandline.node.outbox import Outbox
+from strandline.node.request_time import RequestTime
 from strandline.protocol.apis import KNOWN, ApiKey
 from strandline.protocol.framing import response_frame
 from strandline.types import Instant, Principal
@@ -35,6 +36,7 @@ class Request(Generic[Body]):
         "received_ms",
         "slot",
         "throttle_ms",
+        "time",
         "version",
     )
 
@@ -61,6 +63,8 @@ class Request(Generic[Body]):
         self.slot: Slot = connection.open_slot()
         self.throttle_ms = 0
         """How long the client has to wait, being beyond a quota."""
+        self.time: RequestTime | None = None
+        """How long it is worked for, if the client has a quota of that."""
         self.amend: Callable[[Any], None] | None = None
         """Has the last word on the response: adds what was refused, hides what may not be seen."""
 
@@ -73,6 +77,8 @@ class Request(Generic[Body]):
         """Answer with a response message of this API."""
         if self.amend is not None:
             self.amend(response)
+        if self.time is not None:
+            self.time.answered(self)
         if self.throttle_ms:
             response.throttle_time_ms = self.throttle_ms
         api = KNOWN[self.api_key]

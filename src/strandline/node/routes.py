@@ -221,7 +221,8 @@ class Routes:
     def _topics(self) -> Mapping[int, Handler]:
         from strandline.node.handlers.topics import TopicsHandler
 
-        topics = TopicsHandler(self._node.controller_loop, self._node.settings, self._random)
+        node = self._node
+        topics = TopicsHandler(node.controller_loop, node.settings, node.quotas, self._random)
         return {
             ApiKey.CREATE_TOPICS: topics.create_topics,
             ApiKey.DELETE_TOPICS: topics.delete_topics,

@@ -9,12 +9,15 @@ none of their own. The first of these that has the limit counts, and with whom i
     user                 (default)
     client id            (c)  (default)               by all connections with the id
 
-Source: `kafka.server.ClientQuotaManager.DefaultQuotaCallback`.
+How often connections come is limited by address: that of the client, or else `DEFAULT` (KIP-612).
+
+Sources: `kafka.server.ClientQuotaManager.DefaultQuotaCallback`, `QuotaConfig`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 DEFAULT: Final = ""
@@ -22,16 +25,27 @@ DEFAULT: Final = ""
 
 PRODUCER_BYTE_RATE: Final = "producer_byte_rate"
 CONSUMER_BYTE_RATE: Final = "consumer_byte_rate"
-ENFORCED: Final = (PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE)
-"""The limits that brokers hold clients to; in bytes per second and broker."""
+"""Bytes per second and broker."""
+REQUEST_PERCENTAGE: Final = "request_percentage"
+"""Of the time of one thread, on each broker."""
+CONTROLLER_MUTATION_RATE: Final = "controller_mutation_rate"
+"""Partitions that are created and deleted, per second."""
+CONNECTION_CREATION_RATE: Final = "connection_creation_rate"
+"""Connections per second and broker."""
 
-KNOWN: Final = (
-    *ENFORCED,
-    "request_percentage",
-    "controller_mutation_rate",
-    "connection_creation_rate",
+_INT_MAX: Final = 2**31 - 1
+_LONG_MAX: Final = 2**63 - 1
+Allowed = Mapping[str, tuple[str, int] | None]
+"""The limits of a kind of entity; of those that are whole numbers the type and its largest."""
+OF_CLIENTS: Final[Allowed] = MappingProxyType(
+    {
+        PRODUCER_BYTE_RATE: ("LONG", _LONG_MAX),
+        CONSUMER_BYTE_RATE: ("LONG", _LONG_MAX),
+        REQUEST_PERCENTAGE: None,
+        CONTROLLER_MUTATION_RATE: None,
+    }
 )
-"""All limits that Kafka has."""
+OF_ADDRESSES: Final[Allowed] = MappingProxyType({CONNECTION_CREATION_RATE: ("INT", _INT_MAX)})
 
 
 class Entity(NamedTuple):
@@ -39,6 +53,13 @@ class Entity(NamedTuple):
 
     user: str | None
     client_id: str | None
+    ip: str | None = None
+    """An address, which stands alone."""
+
+    @property
+    def allowed(self) -> Allowed:
+        """The limits that such an entity may have."""
+        return OF_CLIENTS if self.ip is None else OF_ADDRESSES
 
 
 class Limit(NamedTuple):
@@ -68,4 +89,13 @@ def limit_of(limits: Limits, user: str, client_id: str, name: str) -> Limit | No
         rate = limits.get(entity, {}).get(name)
         if rate is not None:
             return Limit(rate, shared_by)
+    return None
+
+
+def limit_of_address(limits: Limits, ip: str) -> float | None:
+    """How many connections a second may come from an address, or None."""
+    for entity in (Entity(None, None, ip), Entity(None, None, DEFAULT)):
+        rate = limits.get(entity, {}).get(CONNECTION_CREATION_RATE)
+        if rate is not None:
+            return rate
     return None

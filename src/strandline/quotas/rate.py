@@ -33,13 +33,13 @@ class Rate:
         else:
             samples.append((now_ms, amount))
 
-    def throttle_ms(self, limit: float, now_ms: int) -> int:
-        """How long to wait; 0 within the limit."""
+    def throttle_ms(self, limit: float, now_ms: int, more: float = 0) -> int:
+        """How long to wait; 0 within the limit. `more` is about to be used."""
         self._drop_old(now_ms)
         if not self._samples:
             return 0
         window_ms = self._measured_ms(now_ms)
-        rate = sum(amount for _, amount in self._samples) * 1000 / window_ms
+        rate = (sum(amount for _, amount in self._samples) + more) * 1000 / window_ms
         if rate <= limit:
             return 0
         return round((rate - limit) / limit * window_ms)

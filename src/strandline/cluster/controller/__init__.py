@@ -33,7 +33,7 @@ from strandline.cluster.controller.create_partitions import (
     create_partitions,
 )
 from strandline.cluster.controller.create_topics import TopicCreated, TopicSpec, create_topics
-from strandline.cluster.controller.decision import Decision, Refusal
+from strandline.cluster.controller.decision import Decision, Permit, Refusal, always
 from strandline.cluster.controller.delete_topics import TopicDeleted, TopicReference, delete_topics
 from strandline.cluster.controller.events import Event
 from strandline.cluster.controller.in_sync_proposals import (
@@ -100,6 +100,7 @@ __all__ = [
     "QuotaChange",
     "ReassignmentAnswer",
     "ReassignmentRequest",
+    "Permit",
     "Refusal",
     "TopicCreated",
     "TopicDeleted",
@@ -107,6 +108,7 @@ __all__ = [
     "TopicSpec",
     "UpdateKind",
     "adopt_partitions",
+    "always",
     "allocate_producer_ids",
     "alter_configs",
     "alter_partitions",

@@ -1,7 +1,8 @@
-"""Quotas of users and of client ids: what is stored, and changes of it.
+"""Quotas of users, client ids and addresses: what is stored, and changes of it.
 
 They lie with whatever else is set for the user or the client id, as in Kafka; any broker writes
-them, under the version that it saw.
+them, under the version that it saw. What is refused, and in which words, is Kafka's
+(`ClientQuotaControlManager`).
 """
 
 from __future__ import annotations
@@ -10,16 +11,20 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
+from typing import Final
 
 from strandline.cluster.controller.decision import Decision, Refusal
 from strandline.cluster.controller.topic_writes import config_write
 from strandline.cluster.image import ClusterImage
-from strandline.cluster.store import Operation
-from strandline.cluster.znodes import ConfigResource, ResourceKind
+from strandline.cluster.store import Create, Delete, Operation, SetData
+from strandline.cluster.znodes import ConfigNode, ConfigResource, ResourceKind
 from strandline.errors import ErrorCode, ProtocolError
-from strandline.quotas.entities import ENFORCED, KNOWN, Entity
+from strandline.quotas.entities import OF_ADDRESSES, OF_CLIENTS, Allowed, Entity
 
 log = logging.getLogger(__name__)
+
+KNOWN: Final = OF_CLIENTS.keys() | OF_ADDRESSES.keys()
+_EPSILON: Final = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +40,7 @@ def alter_quotas(
 ) -> Decision[Refusal | None]:
     """A result is None, or INVALID_REQUEST with why an entity stays as it was."""
     results: list[Refusal | None] = []
-    operations: list[Operation] = []
+    wanted: dict[ConfigResource, Mapping[str, str]] = {}
     seen: set[Entity] = set()
     for change in changes:
         try:
@@ -45,18 +50,68 @@ def alter_quotas(
             resource = _resource(change.entity)
             settings = dict(image.overrides(resource))
             for name, value in change.limits:
-                _check(name, value)
                 if value is None:
-                    settings.pop(name, None)
+                    if name in KNOWN:
+                        settings.pop(name, None)
                 else:
-                    settings[name] = _text(value)
+                    settings[name] = _checked(name, value, change.entity.allowed)
         except ProtocolError as error:
             results.append(Refusal.of(error))
             continue
         if settings != image.overrides(resource):
-            operations += config_write(image, resource, settings)
+            wanted[resource] = settings
         results.append(None)
-    return Decision(tuple(results), () if validate_only else tuple(operations))
+    return Decision(tuple(results), () if validate_only else tuple(_writes(image, wanted)))
+
+
+def _writes(
+    image: ClusterImage, wanted: Mapping[ConfigResource, Mapping[str, str]]
+) -> Iterator[Operation]:
+    """What makes these the settings; a user's own come with those of its client ids."""
+    users: dict[str, dict[ConfigResource, Mapping[str, str]]] = {}
+    for resource, settings in wanted.items():
+        if resource.kind is ResourceKind.USER_CLIENT:
+            users.setdefault(resource.user_and_client[0], {})[resource] = settings
+        elif resource.kind is not ResourceKind.USER:
+            yield from config_write(image, resource, settings)
+    for resource, settings in wanted.items():
+        if resource.kind is ResourceKind.USER and resource.name not in users:
+            yield from config_write(image, resource, settings)
+    for user, clients in users.items():
+        yield from _user_writes(image, user, clients, wanted)
+
+
+def _user_writes(
+    image: ClusterImage,
+    user: str,
+    clients: Mapping[ConfigResource, Mapping[str, str]],
+    wanted: Mapping[ConfigResource, Mapping[str, str]],
+) -> Iterator[Operation]:
+    """Settings of client ids need the nodes above them, which go when nothing is below."""
+    above, folder = ConfigResource(ResourceKind.USER, user), ConfigResource.of_user(user, None)
+    overrides = wanted.get(above, image.overrides(above))
+    stored = image.configs.get(above)
+    left = {resource for resource in image.configs if _is_below(resource, folder)}
+    left -= {resource for resource, settings in clients.items() if not settings}
+    left |= {resource for resource, settings in clients.items() if settings}
+    stays = bool(left or overrides)
+    if stored is None and stays:
+        yield Create(above.path, ConfigNode(overrides).encode())
+    elif stored is not None and stays and overrides != stored.value.overrides:
+        node = ConfigNode(overrides, stored.value.extra)
+        yield SetData(above.path, node.encode(), stored.version)
+    if left and folder not in image.configs:
+        yield Create(folder.path)
+    for resource, settings in clients.items():
+        yield from config_write(image, resource, settings)
+    if not left and folder in image.configs:
+        yield Delete(folder.path)
+    if stored is not None and not stays:
+        yield Delete(above.path, stored.version)
+
+
+def _is_below(resource: ConfigResource, folder: ConfigResource) -> bool:
+    return resource.kind is folder.kind and resource.name.startswith(f"{folder.name}/")
 
 
 def stored_quotas(image: ClusterImage) -> Iterator[tuple[Entity, Mapping[str, float]]]:
@@ -83,35 +138,54 @@ def entity_of(resource: ConfigResource) -> Entity | None:
         return Entity(resource.name, None)
     if resource.kind is ResourceKind.CLIENT:
         return Entity(None, resource.name)
+    if resource.kind is ResourceKind.IP:
+        return Entity(None, None, resource.name)
+    if resource.kind is ResourceKind.USER_CLIENT:
+        user, client_id = resource.user_and_client
+        return None if client_id is None else Entity(user, client_id)
     return None
 
 
 def _resource(entity: Entity) -> ConfigResource:
-    user, client_id = entity
+    user, client_id, ip = entity
+    if ip is not None:
+        if user is not None or client_id is not None:
+            raise _invalid(
+                "Invalid quota entity combination, IP entity should not be combined with User or "
+                "ClientId"
+            )
+        return ConfigResource(ResourceKind.IP, ip)
     if user is not None and client_id is not None:
-        raise _invalid("Quotas of a user and a client id together are not served by this version.")
+        return ConfigResource.of_user(user, client_id)
     if user is not None:
         return ConfigResource(ResourceKind.USER, user)
     if client_id is not None:
         return ConfigResource(ResourceKind.CLIENT, client_id)
-    raise _invalid("An entity has a user or a client-id.")
+    raise _invalid("Invalid empty client quota entity")
 
 
-def _check(name: str, value: float | None) -> None:
-    if name not in KNOWN:
+def _checked(name: str, value: float, allowed: Allowed) -> str:
+    """The text of a limit that may be."""
+    if name not in allowed:
         raise _invalid(f"Invalid configuration key {name}")
-    if value is None:
-        return
-    if name not in ENFORCED:
-        raise _invalid(f"{name} is not enforced by this version of Strandline.")
-    if not isfinite(value) or value <= 0:
+    if not isfinite(value):
+        raise _invalid(f"Quota {name} must be a number")
+    if value <= 0:
         raise _invalid(f"Quota {name} must be greater than 0")
-    if value != int(value) or value >= 2**63:
-        raise _invalid(f"Configuration {name} must be a Long value")
+    whole = allowed[name]
+    if whole is None:
+        return repr(value)
+    kind, largest = whole
+    if value > largest:
+        raise _invalid(f"Proposed value for {name} is too large for {_article(kind)} {kind}.")
+    # As in Kafka a value may be off by as little as arithmetic makes it.
+    if abs(value - round(value)) > _EPSILON:
+        raise _invalid(f"{name} cannot be a fractional value.")
+    return str(round(value))
 
 
-def _text(value: float) -> str:
-    return str(int(value))
+def _article(word: str) -> str:
+    return "an" if word[0] in "AEIOU" else "a"
 
 
 def _invalid(sentence: str) -> ProtocolError:

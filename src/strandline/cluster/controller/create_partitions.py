@@ -13,7 +13,9 @@ from itertools import islice
 from strandline.cluster.assignment import Replicas, assign_more_replicas
 from strandline.cluster.controller.decision import (
     Decision,
+    Permit,
     Refusal,
+    always,
     check_partitions_per_request,
     controller_epoch,
     duplicates,
@@ -55,9 +57,13 @@ class PartitionsAdded:
 
 
 def create_partitions(
-    image: ClusterImage, specs: Sequence[PartitionsSpec], *, validate_only: bool = False
+    image: ClusterImage,
+    specs: Sequence[PartitionsSpec],
+    *,
+    validate_only: bool = False,
+    permit: Permit = always,
 ) -> Decision[PartitionsAdded]:
-    """Results by first mention of each topic.
+    """Results by first mention of each topic. `permit` is asked about those that could grow.
 
     Refusals: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS, INVALID_REPLICA_ASSIGNMENT,
     INVALID_REPLICATION_FACTOR, INVALID_REQUEST (duplicates), POLICY_VIOLATION.
@@ -75,7 +81,10 @@ def create_partitions(
             added = spec.partition_count - len(topic.partitions)
             check_partitions_per_request(total + added)
             states_max = max(0, STATES_PER_MULTI - total)
-            operations += _addition(image, topic, _assignment(image, topic, spec), states_max)
+            addition = _addition(image, topic, _assignment(image, topic, spec), states_max)
+            if not validate_only:
+                permit(spec.name, added)
+            operations += addition
             total += added
             results[spec.name] = PartitionsAdded(spec.name, spec.partition_count)
         except ProtocolError as error:

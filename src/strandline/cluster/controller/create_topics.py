@@ -14,7 +14,9 @@ from typing import Final
 from strandline.cluster.assignment import Replicas, assign_replicas
 from strandline.cluster.controller.decision import (
     Decision,
+    Permit,
     Refusal,
+    always,
     check_partitions_per_request,
     controller_epoch,
     duplicates,
@@ -82,17 +84,19 @@ def create_topics(
     *,
     validate_only: bool = False,
     ignores_case: bool = False,
+    permit: Permit = always,
     random: Random,
 ) -> Decision[TopicCreated]:
     """Results by first mention of each name. With `ignores_case` names that differ only in case
-    exclude each other: their logs would be one directory. Refusals carry Kafka's codes:
+    exclude each other: their logs would be one directory. `permit` is asked about topics that could
+    be made. Refusals carry Kafka's codes, and what `permit` raises:
 
     INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR,
     INVALID_REPLICA_ASSIGNMENT, INVALID_CONFIG, INVALID_REQUEST, POLICY_VIOLATION.
     """
     repeated = duplicates(spec.name for spec in specs)
     wanted = _partitions_wanted(specs, broker)
-    creation = _Creation(image, broker, random, specs)
+    creation = _Creation(image, broker, random, specs, always if validate_only else permit)
     if ignores_case:
         creation.exclude_other_cases()
     results: dict[str, TopicCreated] = {}
@@ -118,8 +122,10 @@ class _Creation:
         broker: BrokerConfig,
         random: Random,
         specs: Sequence[TopicSpec],
+        permit: Permit,
     ) -> None:
         self._image = image
+        self._permit = permit
         self._broker = broker
         self._random = random
         # Only names with '.' or '_' can collide: most requests need not look at all topics.
@@ -142,6 +148,7 @@ class _Creation:
         self._check_name(spec.name)
         overrides = _overrides(spec.configs, self._broker)
         assignment = self._manual(spec) if spec.assignments else self._automatic(spec)
+        self._permit(spec.name, len(assignment))
         topic_id = random_uuid(self._random)
         node = TopicNode(spec.name, topic_id, dict(enumerate(assignment)))
         states = {}

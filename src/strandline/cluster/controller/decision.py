@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Hashable, Iterable, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, TypeAlias, TypeVar
 
 from strandline.cluster.image import ClusterImage
 from strandline.cluster.store import Check, Operation
@@ -16,6 +16,14 @@ MAX_PARTITIONS_PER_REQUEST: Final = 10_000
 
 Result = TypeVar("Result", covariant=True)
 Item = TypeVar("Item", bound=Hashable)
+
+Permit: TypeAlias = Callable[[str, int], None]
+"""Gets a topic and how many of its partitions are to be made or removed. Raises `ProtocolError` if
+the client may not now; a decision that is made again asks again."""
+
+
+def always(topic: str, count: int) -> None:
+    """The permit of clients without a quota."""
 
 
 @dataclass(frozen=True, slots=True)

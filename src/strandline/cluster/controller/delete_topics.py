@@ -11,7 +11,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from strandline.cluster.controller.decision import Decision, Refusal, duplicates, fenced
+from strandline.cluster.controller.decision import (
+    Decision,
+    Permit,
+    Refusal,
+    always,
+    duplicates,
+    fenced,
+)
 from strandline.cluster.controller.topic_writes import STATES_PER_MULTI, topic_removal
 from strandline.cluster.image import ClusterImage, TopicImage
 from strandline.cluster.store import Create, Operation
@@ -38,9 +45,14 @@ class TopicDeleted:
 
 
 def delete_topics(
-    image: ClusterImage, references: Sequence[TopicReference], *, is_enabled: bool = True
+    image: ClusterImage,
+    references: Sequence[TopicReference],
+    *,
+    is_enabled: bool = True,
+    permit: Permit = always,
 ) -> Decision[TopicDeleted]:
-    """Results by first mention. Raises TOPIC_DELETION_DISABLED for the whole request.
+    """Results by first mention. `permit` is asked about topics that could be deleted. Raises
+    TOPIC_DELETION_DISABLED for the whole request.
 
     Refusals: INVALID_REQUEST (duplicates, neither or both of name and id),
     UNKNOWN_TOPIC_OR_PARTITION (name), UNKNOWN_TOPIC_ID (id).
@@ -65,6 +77,11 @@ def delete_topics(
             is_repeated=reference in repeated,
             is_named_twice=topic is not None and topic.name in same,
         )
+        if topic is not None and refusal is None:
+            try:
+                permit(topic.name, len(topic.partitions))
+            except ProtocolError as error:
+                refusal = Refusal.of(error)
         if topic is not None and refusal is None:
             count = len(topic.partitions)
             if total + count <= STATES_PER_MULTI:

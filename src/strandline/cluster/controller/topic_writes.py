@@ -113,14 +113,23 @@ def _numbers(topic: TopicImage) -> list[int]:
 def config_write(
     image: ClusterImage, resource: ConfigResource, overrides: Mapping[str, str]
 ) -> list[Operation]:
-    """Make these the overrides of the resource; a resource without overrides has no node."""
+    """Make these the overrides of the resource; a resource without overrides has no node, unless
+    there are nodes below it."""
     stored = image.configs.get(resource)
     if stored is None:
         return [Create(resource.path, ConfigNode(overrides).encode())] if overrides else []
-    if not overrides:
+    if not overrides and not has_clients(image, resource):
         return [Delete(resource.path, stored.version)]
     node = ConfigNode(overrides, stored.value.extra)
     return [SetData(resource.path, node.encode(), stored.version)]
+
+
+def has_clients(image: ClusterImage, resource: ConfigResource) -> bool:
+    """Whether the resource is a user below which there are nodes of client ids."""
+    return (
+        resource.kind is ResourceKind.USER
+        and ConfigResource.of_user(resource.name, None) in image.configs
+    )
 
 
 def first_state(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from ipaddress import ip_address
 from typing import Final
 
 from strandline.cluster.controller import QuotaChange, Refusal, alter_quotas, stored_quotas
@@ -19,8 +20,10 @@ from strandline.types import Instant
 
 USER: Final = "user"
 CLIENT_ID: Final = "client-id"
-_TYPES: Final = (USER, CLIENT_ID, "ip")
+IP: Final = "ip"
+_TYPES: Final = (USER, CLIENT_ID, IP)
 _EXACT, _DEFAULT, _ANY = 0, 1, 2
+_MATCHES: Final = ("MATCH_TYPE_EXACT", "MATCH_TYPE_DEFAULT", "MATCH_TYPE_SPECIFIED")
 
 
 class ClientQuotasHandler:
@@ -102,39 +105,60 @@ def _change(entry: altering.EntryData) -> QuotaChange:
 def _entity(parts: list[altering.EntityData]) -> Entity:
     found: dict[str, str] = {}
     for part in parts:
-        if part.entity_type not in (USER, CLIENT_ID) or part.entity_type in found:
-            raise ProtocolError(
-                ErrorCode.INVALID_REQUEST,
-                f"Quotas of {part.entity_type!r} are not served by this version, only those of "
-                "user and of client-id, each once.",
-            )
-        if part.entity_name == "":
-            raise ProtocolError(
-                ErrorCode.INVALID_REQUEST, f"The name of a {part.entity_type} is empty."
-            )
-        found[part.entity_type] = DEFAULT if part.entity_name is None else part.entity_name
-    return Entity(found.get(USER), found.get(CLIENT_ID))
+        kind, name = part.entity_type, part.entity_name
+        if kind not in _TYPES:
+            raise _invalid(f"Unhandled client quota entity type: {kind}")
+        if kind in found:
+            raise _invalid(f"Entity type {kind} cannot appear more than once in an entity.")
+        if name == "":
+            raise _invalid(f"Empty {kind} not supported")
+        if kind == IP and name is not None:
+            name = _address(name)
+        found[kind] = DEFAULT if name is None else name
+    return Entity(found.get(USER), found.get(CLIENT_ID), found.get(IP))
+
+
+def _address(text: str) -> str:
+    """An address as connections have it. A host's name would have to be looked up."""
+    try:
+        return str(ip_address(text))
+    except ValueError:
+        raise _invalid(f"{text} is not a valid IP or resolvable host.") from None
 
 
 def _parts(entity: Entity) -> dict[str, str]:
-    named = {USER: entity.user, CLIENT_ID: entity.client_id}
+    named = {USER: entity.user, CLIENT_ID: entity.client_id, IP: entity.ip}
     return {kind: name for kind, name in named.items() if name is not None}
 
 
 def _check_components(components: list[describing.ComponentData]) -> None:
-    kinds = [each.entity_type for each in components]
+    """Refuse what Kafka refuses, in its words (`ClientQuotasImage`)."""
+    kinds: set[str] = set()
     for each in components:
-        if each.entity_type not in _TYPES:
-            raise ProtocolError(
-                ErrorCode.UNSUPPORTED_VERSION,
-                f"Custom entity type '{each.entity_type}' not supported",
-            )
+        kind = each.entity_type
+        if not kind:
+            raise _invalid("Invalid empty entity type.")
+        if kind in kinds:
+            raise _invalid(f"Entity type {kind} cannot appear more than once in the filter.")
+        if kind not in _TYPES:
+            raise ProtocolError(ErrorCode.UNSUPPORTED_VERSION, f"Unsupported entity type {kind}")
         if each.match_type not in (_EXACT, _DEFAULT, _ANY):
-            raise ProtocolError(
-                ErrorCode.INVALID_REQUEST, f"Unexpected match type {each.match_type}"
-            )
-    if len(kinds) != len(set(kinds)):
-        raise ProtocolError(ErrorCode.INVALID_REQUEST, "Duplicate filter component entity type")
+            raise _invalid(f"Unknown match type {each.match_type}")
+        name = _MATCHES[each.match_type]
+        if each.match_type == _EXACT and each.match is None:
+            raise _invalid(f"Request specified {name}, but set match string to null.")
+        if each.match_type != _EXACT and each.match is not None:
+            raise _invalid(f"Request specified {name}, but also specified a match string.")
+        kinds.add(kind)
+    if IP in kinds and len(kinds) > 1:
+        raise _invalid(
+            "Invalid entity filter component combination. IP filter component should not be used "
+            "with user or clientId filter component."
+        )
+
+
+def _invalid(sentence: str) -> ProtocolError:
+    return ProtocolError(ErrorCode.INVALID_REQUEST, sentence)
 
 
 def _is_meant(

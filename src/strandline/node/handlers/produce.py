@@ -220,6 +220,8 @@ def answer_produce(request: Request[ProduceRequest], response: ProduceResponse) 
         return
     if request.amend is not None:
         request.amend(response)
+    if request.time is not None:
+        request.time.answered(request)
     for topic in response.responses:
         for answer in topic.partition_responses:
             if answer.error_code != ErrorCode.NONE:

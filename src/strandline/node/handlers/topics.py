@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from functools import partial
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 from strandline.cluster.controller import (
     PartitionsAdded,
     PartitionsSpec,
+    Permit,
     Refusal,
     TopicCreated,
     TopicDeleted,
     TopicReference,
     TopicSpec,
+    always,
     create_partitions,
     create_topics,
     delete_topics,
 )
 from strandline.errors import ErrorCode, ProtocolError
+from strandline.node.client_quotas import ClientQuotas
 from strandline.node.controller_loop import ControllerLoop
 from strandline.node.request import Request
 from strandline.node.settings import Settings
@@ -41,6 +44,10 @@ from strandline.protocol.messages.delete_topics import (
 from strandline.types import NO_TOPIC_ID, BrokerId, Instant
 
 _STATES_SINCE: Final = 6
+_CREATE_STRICT_SINCE: Final = 6
+_DELETE_STRICT_SINCE: Final = 5
+_GROW_STRICT_SINCE: Final = 3
+"""Clients of these versions know THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
 
 
 class TopicsHandler:
@@ -50,9 +57,16 @@ class TopicsHandler:
     broker's image shows the change; the others may hear of it a moment later.
     """
 
-    def __init__(self, controller: ControllerLoop, settings: Settings, random: Random) -> None:
+    def __init__(
+        self,
+        controller: ControllerLoop,
+        settings: Settings,
+        quotas: ClientQuotas,
+        random: Random,
+    ) -> None:
         self._controller_loop = controller
         self._settings = settings
+        self._quotas = quotas
         self._random = random
 
     def create_topics(self, request: Request[CreateTopicsRequest], now: Instant) -> None:
@@ -87,6 +101,7 @@ class TopicsHandler:
             broker=self._settings.broker,
             validate_only=body.validate_only,
             ignores_case=self._settings.ignores_case,
+            permit=self._permit(request, now, is_strict=request.version >= _CREATE_STRICT_SINCE),
             random=self._random,
         )
         self._controller_loop.carry_out(decide, done=done, failed=failed, now=now)
@@ -141,6 +156,7 @@ class TopicsHandler:
             delete_topics,
             references=references,
             is_enabled=self._settings.broker.delete_topic_enable,
+            permit=self._permit(request, now, is_strict=request.version >= _DELETE_STRICT_SINCE),
         )
         self._controller_loop.carry_out(decide, done=done, failed=failed, now=now)
 
@@ -166,8 +182,18 @@ class TopicsHandler:
             refusal = Refusal.of(error)
             done(tuple(PartitionsAdded(spec.name, refusal=refusal) for spec in specs), at)
 
-        decide = partial(create_partitions, specs=specs, validate_only=body.validate_only)
+        decide = partial(
+            create_partitions,
+            specs=specs,
+            validate_only=body.validate_only,
+            permit=self._permit(request, now, is_strict=request.version >= _GROW_STRICT_SINCE),
+        )
         self._controller_loop.carry_out(decide, done=done, failed=failed, now=now)
+
+    def _permit(self, request: Request[Any], now: Instant, *, is_strict: bool) -> Permit:
+        """What every partition that is made or removed is to be allowed by."""
+        mutations = self._quotas.mutations(request, strict=is_strict, now=now)
+        return always if mutations is None else mutations.take
 
 
 def _deleted(result: TopicDeleted) -> DeletableTopicResult:
