@@ -92,6 +92,10 @@ def _cluster(cluster: Cluster, page: Page, tab: Tab, target: Path) -> None:
     tab.wait_for("What changed, and why")
     tab.wait_until("document.querySelectorAll('.cell.e1').length > 0")
     tab.picture(target / "partition.png")
+    tab.open(f"{page.address}#/charts")
+    tab.wait_until("document.querySelectorAll('.chart canvas').length === 7")
+    tab.wait_until("document.querySelectorAll('.key').length > 9")  # the lag is asked for last
+    tab.picture(target / "charts.png")
     tab.size(1200, 640, dark=True)
     tab.open(f"{page.address}#/why")
     tab.wait_for("What ends it")

@@ -70,29 +70,6 @@ def test_a_leader_dies_while_the_page_is_open(
     assert not tab.complaints
 
 
-def test_views_fit_a_narrow_screen_in_light_and_dark(
-    cluster: Cluster, page: Page, tab: Tab
-) -> None:
-    tab.complaints.clear()
-    for dark in (False, True):
-        tab.size(360, 740, dark=dark)
-        for view, text in (
-            ("", "Topics"),
-            ("topics/orders", "Settings"),
-            ("topics/orders/0", "Time"),
-            ("topics/orders/0/records", "Records of orders"),
-            ("groups", "Consumer groups"),
-            ("transactions", "Transactions"),
-            ("scenarios", "x-3"),
-            ("scenarios/x-3", "Step 0 of"),
-        ):
-            tab.open(f"{page.address}#/{view}")
-            tab.wait_for(text)
-            assert tab.overflow == 0, view
-    tab.size(1200, 800)
-    assert not tab.complaints
-
-
 def test_a_scenario_is_played_by_keys(page: Page, tab: Tab) -> None:
     tab.complaints.clear()
     tab.open(f"{page.address}#/scenarios/x-3")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.ui.axe import violations
 from tests.ui.browser import Tab
 from tests.ui.built import files, page
 
@@ -181,3 +182,24 @@ def test_lessons_are_told_in_chinese_on_a_narrow_screen(lab: Tab, address: str) 
     assert lab.value("document.querySelector('.lesson').closest('[lang]').lang") == "zh"
     lab.size(1200, 800)
     assert not lab.complaints
+
+
+def test_axe_finds_nothing_wrong_with_lab_and_lessons(address: str, tab: Tab) -> None:
+    """Narrow, in light and dark by turns. The live page has a test of its own."""
+    wrong = {}
+    for number, (view, text) in enumerate(
+        (
+            ("lab/", "Step 0 of 0"),
+            ("lessons/zh", "高水位"),
+            ("lessons/en/high-watermark", "Step 1 of"),
+            ("lessons/zh/last-stable-offset", "最后稳定偏移量"),
+        )
+    ):
+        tab.size(360, 900, dark=number % 2 == 1)
+        tab.open(f"{address}#/{view}")
+        tab.wait_for(text)
+        if found := violations(tab):
+            wrong[view] = found
+        assert tab.overflow == 0, view
+    tab.size(1200, 800)
+    assert wrong == {}

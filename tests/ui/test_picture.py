@@ -33,7 +33,7 @@ def told(
 def row(
     end: int, *, leader: int = 1, epoch: int = 0, in_sync: list[int] | None = None
 ) -> list[Any]:
-    return ["t", 0, leader, epoch, 0, 0, 0, end, [[0, 0]], in_sync, [1, 2], False, None]
+    return ["t", 0, leader, epoch, 0, 0, 0, end, [[0, 0]], in_sync, [1, 2], False, None, 100]
 
 
 class Looks:

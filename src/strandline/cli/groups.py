@@ -8,11 +8,12 @@ from typing import Any
 import click
 
 from strandline.cli.connecting import bootstrap_option, json_option, open_cluster
-from strandline.cli.group_reset import Target, check_is_idle, new_offsets, parse_target
+from strandline.cli.group_reset import parse_target
 from strandline.cli.output import print_json, print_table
 from strandline.cli.scope import parse_scope
 from strandline.cli.whole_sentences import SentencesGroup
 from strandline.client.admin_groups import GroupAdmin, GroupDescription, PartitionLag
+from strandline.client.group_reset import NoStoredOffset, Target, check_is_idle, new_offsets
 from strandline.types import TopicPartition
 
 
@@ -180,7 +181,13 @@ def reset(
         stored = admin.offsets(group)
         partitions = sorted(stored) if all_topics else parse_scope(client, scopes)
         before = {each: stored[each].offset for each in partitions if each in stored}
-        plan = new_offsets(client, partitions, before, target)
+        try:
+            plan = new_offsets(client, partitions, before, target)
+        except NoStoredOffset as wrong:
+            raise click.UsageError(
+                "--shift-by needs an offset to start from, and the group has none of "
+                f"{wrong.partition}."
+            ) from wrong
         if execute:
             admin.set_offsets(group, plan)
     if as_json:

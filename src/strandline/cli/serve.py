@@ -18,6 +18,7 @@ from strandline.cli.broker_options import (
     log_to_standard_error,
     parse_users,
 )
+from strandline.cli.page_options import edit_option
 from strandline.cli.schema_options import schema_options, schema_places
 from strandline.cli.serving import (
     Beside,
@@ -49,6 +50,7 @@ from strandline.ui.child import page
     metavar="PORT",
     help="Where on loopback. [default: 8989, or the next free port; 0 takes any]",
 )
+@edit_option
 @schema_options
 @click.option("--faults", is_flag=True, help="Allow faults, by 'strandline fault' and the page.")
 @broker_options
@@ -57,6 +59,7 @@ def serve(
     racks: str | None,
     with_page: bool,
     ui_port: int | None,
+    may_edit: bool,
     schema_directory: str | None,
     registry: str | None,
     faults: bool,
@@ -73,6 +76,8 @@ def serve(
     Without options it listens on 127.0.0.1:9092 and keeps its data in ./strandline-data. Ctrl-C or
     SIGTERM stops it cleanly; a second Ctrl-C stops it at once, and the next start recovers.
     """
+    if may_edit and not with_page:
+        raise click.UsageError("--edit is for the page: add --ui.")
     log_to_standard_error(log_level)
     raise_limit()
     config = load_config(config_path, overrides, data_dir, listen, insecure=insecure)
@@ -87,7 +92,9 @@ def serve(
     schemas = schema_places(schema_directory, registry) if with_page else NOWHERE
     run_until_stopped(
         lambda: LocalCluster.start(configs, metadata_directory(config), users),
-        beside=_beside(schemas, faults=faults, with_page=with_page, page_port=ui_port),
+        beside=_beside(
+            schemas, faults=faults, with_page=with_page, page_port=ui_port, may_edit=may_edit
+        ),
     )
 
 
@@ -103,7 +110,12 @@ def _address_of_page(report: StartReport) -> str:
 
 
 def _beside(
-    schemas: SchemaPlaces, *, faults: bool, with_page: bool, page_port: int | None
+    schemas: SchemaPlaces,
+    *,
+    faults: bool,
+    with_page: bool,
+    page_port: int | None,
+    may_edit: bool,
 ) -> Beside:
     """What is asked for beside the brokers."""
     if with_page and (find_spec("uvicorn") is None or find_spec("starlette") is None):
@@ -126,7 +138,7 @@ def _beside(
                 # All of them: the page must find the cluster when the first is down.
                 addresses = [_address_of_page(each) for each in running.reports.values()]
                 where = await stack.enter_async_context(
-                    page(",".join(addresses), page_port, control, schemas)
+                    page(",".join(addresses), page_port, control, schemas, may_edit=may_edit)
                 )
                 lines.append(f"page        {where}")
             yield "\n".join(lines)

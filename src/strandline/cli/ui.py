@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from strandline.cli.connecting import bootstrap_option
+from strandline.cli.page_options import edit_option
 from strandline.cli.schema_options import schema_options, schema_places
 from strandline.client.settings import join_addresses, parse_addresses
 from strandline.config.loopback import loopback
@@ -30,11 +31,13 @@ DEFAULT_PORT = 9080
     show_default="loopback",
     help="Keep it on loopback: the page shows all data of the cluster.",
 )
+@edit_option
 @schema_options
 @bootstrap_option
 def ui(
     port: int,
     host: str,
+    may_edit: bool,
     schema_directory: str | None,
     registry: str | None,
     bootstrap: str | None,
@@ -47,7 +50,7 @@ def ui(
     except InvalidSetting as wrong:
         raise click.UsageError(str(wrong)) from wrong
     places = schema_places(schema_directory, registry)
-    serve_page(host, port, join_addresses(addresses), schemas=places)
+    serve_page(host, port, join_addresses(addresses), schemas=places, may_edit=may_edit)
 
 
 def serve_page(
@@ -56,6 +59,8 @@ def serve_page(
     bootstrap: str | None,
     path: str = "",
     schemas: SchemaPlaces = NOWHERE,
+    *,
+    may_edit: bool = False,
 ) -> None:
     """Serve, and say where. Without `bootstrap` there are scenarios only."""
     try:
@@ -69,5 +74,10 @@ def serve_page(
         listening = serving.listen(host, port)
     except InvalidSetting as wrong:
         raise click.ClickException(str(wrong)) from wrong
+    if may_edit and not serving.is_local(listening):
+        listening.close()
+        raise click.UsageError(
+            "--edit is for a page on loopback: whatever can open the page could change the cluster."
+        )
     click.echo(f"{serving.address_of(listening)}{path}\nCtrl-C stops")
-    serving.serve(listening, bootstrap, schemas=Schemas.at(schemas))
+    serving.serve(listening, bootstrap, schemas=Schemas.at(schemas), may_edit=may_edit)

@@ -28,6 +28,7 @@ def main() -> None:
     parser.add_argument("--port", type=int, help="default: the first free one from a fixed one")
     parser.add_argument("--control")
     parser.add_argument("--schemas")
+    parser.add_argument("--edit", action="store_true")
     options = parser.parse_args()
     # Ctrl-C reaches the whole group of processes; the parent decides when this one ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -44,7 +45,14 @@ def main() -> None:
     sys.stdout.flush()
     # Nothing else may come out there: the parent does not read on.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    serve(listening, options.bootstrap, control=control, schemas=schemas, until=until_parent_ends)
+    serve(
+        listening,
+        options.bootstrap,
+        control=control,
+        schemas=schemas,
+        until=until_parent_ends,
+        may_edit=options.edit,
+    )
 
 
 if __name__ == "__main__":

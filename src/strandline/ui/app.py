@@ -6,6 +6,7 @@ client of its own in a thread of the pool: a slow broker keeps only its own ques
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -26,11 +27,13 @@ from strandline.client.settings import ClientSettings
 from strandline.errors import ErrorCode, MalformedFrame, ProtocolError, StrandlineError
 from strandline.schemas.sources import Schemas
 from strandline.sim.scenarios.script import BadScript
-from strandline.ui import questions, scenario_list, scenarios
+from strandline.ui import editing, questions, scenario_list, scenarios
 from strandline.ui.faults import FAULT_BYTES_MAX, FaultInjector, wanted_fault
 from strandline.ui.guard import Guard
+from strandline.ui.lag_sampler import sample_lags
 from strandline.ui.live import Streams
 from strandline.ui.request_cache import RequestCache
+from strandline.ui.series import KINDS
 from strandline.ui.watcher import Watcher
 
 STATIC: Final = Path(__file__).parent / "static"
@@ -48,10 +51,13 @@ def application(
     hosts: tuple[str, ...] = (),
     injector: FaultInjector | None = None,
     schemas: Schemas | None = None,
+    *,
+    may_edit: bool = False,
 ) -> Starlette:
     """The server for one cluster; without one it serves scenarios only.
 
-    `injector` causes faults, `schemas` are for the records.
+    `injector` causes faults, `schemas` are for the records; with `may_edit` pages may produce
+    records and reset groups.
     """
     watcher = None if bootstrap is None else Watcher(bootstrap)
     cache = None if bootstrap is None else RequestCache(bootstrap, _CLIENT)
@@ -59,9 +65,13 @@ def application(
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         del app
-        if watcher is not None:
+        sampling = None
+        if watcher is not None and cache is not None:
             watcher.start()
+            sampling = asyncio.create_task(sample_lags(watcher, cache))
         yield
+        if sampling is not None:
+            sampling.cancel()
         if watcher is not None:
             await run_in_threadpool(watcher.close)
         if cache is not None:
@@ -77,6 +87,7 @@ def application(
     if watcher is not None and cache is not None and bootstrap is not None:
         routes += _live_routes(watcher, cache)
         routes += _question_routes(watcher, cache, bootstrap, schemas or Schemas())
+        routes += _edit_routes(bootstrap, may_edit=may_edit)
     if injector is not None:
         routes += _fault_routes(injector)
     return Starlette(
@@ -97,6 +108,13 @@ def _live_routes(watcher: Watcher, cache: RequestCache) -> list[Route]:
         after = questions.number(request.query_params, "after", 0)
         return answer({"moments": time_line.moments(after), "oldest": time_line.oldest})
 
+    async def over_time(request: Request) -> Response:
+        wanted = request.query_params
+        kind = wanted.get("of", "fine")
+        if kind not in KINDS:
+            raise HTTPException(400, f"'of' is one of {', '.join(KINDS)}, not '{kind}'.")
+        return answer(watcher.series.told(kind, questions.number(wanted, "after", 0)))
+
     async def past(request: Request) -> Response:
         found = await run_in_threadpool(time_line.picture, request.path_params["number"])
         if found is None:
@@ -116,6 +134,7 @@ def _live_routes(watcher: Watcher, cache: RequestCache) -> list[Route]:
 
     return [
         Route("/api/events", stream),
+        Route("/api/series", over_time),
         Route("/api/moments", moments),
         Route("/api/moments/{number:int}", past),
         Route("/metrics", metrics),
@@ -164,6 +183,31 @@ def _fault_routes(injector: FaultInjector) -> list[Route]:
     return [
         Route("/api/faults", states, methods=["GET"]),
         Route("/api/faults", cause, methods=["POST"]),
+    ]
+
+
+def _edit_routes(bootstrap: str, *, may_edit: bool) -> list[Route]:
+    async def allowed(request: Request) -> Response:
+        del request
+        return answer({"allowed": may_edit})
+
+    def editor(function: editing.Edit) -> Callable[[Request], Awaitable[Response]]:
+        def edit(name: str, body: bytes) -> Any:
+            with ClusterClient(bootstrap, _CLIENT) as cluster:
+                return function(cluster, name, editing.body_of(body))
+
+        async def respond(request: Request) -> Response:
+            if not may_edit:
+                raise HTTPException(403, "The page changes nothing unless it runs with --edit.")
+            (name,) = request.path_params.values()
+            return answer(await run_in_threadpool(edit, name, await request.body()))
+
+        return respond
+
+    return [
+        Route("/api/edit", allowed),
+        Route("/api/topics/{topic}/records", editor(editing.produce), methods=["POST"]),
+        Route("/api/groups/{group}/offsets", editor(editing.reset), methods=["POST"]),
     ]
 
 

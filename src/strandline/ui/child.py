@@ -21,12 +21,18 @@ _STOP_SECONDS: Final = 10.0
 
 @asynccontextmanager
 async def page(
-    bootstrap: str, port: int | None, control: str | None = None, schemas: SchemaPlaces = NOWHERE
+    bootstrap: str,
+    port: int | None,
+    control: str | None = None,
+    schemas: SchemaPlaces = NOWHERE,
+    *,
+    may_edit: bool = False,
 ) -> AsyncIterator[str]:
     """The address of a page for the cluster at `bootstrap`, served as long as the block lasts.
 
     Without a `port` it is the first free one from a fixed one on. `control` is where faults can be
-    asked for, which no broker could tell while all are paused. Raises `InvalidSetting` if the page
+    asked for, which no broker could tell while all are paused. With `may_edit` the page may produce
+    records and reset groups. Raises `InvalidSetting` if the page
     cannot be served.
     """
     command = [sys.executable, "-m", "strandline.ui", "--bootstrap", bootstrap]
@@ -36,6 +42,8 @@ async def page(
         command += ["--control", control]
     if schemas.directory is not None:
         command += ["--schemas", schemas.directory]
+    if may_edit:
+        command += ["--edit"]
     child = await asyncio.create_subprocess_exec(
         *command,
         env={**os.environ, **_registry_variable(schemas)},

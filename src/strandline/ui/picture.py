@@ -8,7 +8,8 @@ heard last of each, and takes in one piece after another.
     picture    number, wall_ms, controller, brokers, partitions
     broker     id, host, port, rack, is_shutting_down, error (null if it answered), totals, rates
     partition  topic, partition, leader, leader_epoch, replica ids, in-sync ids, replicas
-    replica    broker, log_start, high_watermark, last_stable, log_end, epochs, is_offline, reason
+    replica    broker, log_start, high_watermark, last_stable, log_end, epochs, is_offline, reason,
+               size in bytes
 
 This file knows the document of the subject `picture` and no sockets.
 """
@@ -177,6 +178,7 @@ def _broker(
     if isinstance(answer, ProtocolError):
         return found | {"error": answer.message or answer.code.name, "totals": None}
     found |= {"error": None, "totals": answer["totals"], "rates": None, "asked_ms": wall_ms}
+    found["produce"] = answer.get("produce")  # brokers of 0.1.0 do not tell it, nor sizes of logs
     if earlier is not None and earlier["totals"] is not None and wall_ms > earlier["asked_ms"]:
         seconds = (wall_ms - earlier["asked_ms"]) / 1000
         found["rates"] = {
@@ -196,8 +198,9 @@ def _side_by_side(key: Key, rows: Iterable[tuple[BrokerId, Row]]) -> Row:
     for broker_id, each in rows:
         leader, epoch, start, high, stable, end, epochs, in_sync = each[2:10]
         replicas, is_offline, reason = each[10:13]
+        size = each[13] if len(each) > 13 else 0
         if (epoch, in_sync is not None) > (row[3], row[5] is not None):
             row[2:5] = [leader, epoch, replicas]
             row[5] = in_sync
-        row[6].append([broker_id, start, high, stable, end, epochs, is_offline, reason])
+        row[6].append([broker_id, start, high, stable, end, epochs, is_offline, reason, size])
     return row

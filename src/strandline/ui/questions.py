@@ -19,15 +19,19 @@ from strandline.client.cluster import ClusterClient
 from strandline.client.fetching import Isolation
 from strandline.client.inspection import answers_of, inspect_each
 from strandline.client.start import Start
+from strandline.config.broker import BrokerConfig
+from strandline.config.describe import describe_topic
 from strandline.errors import ProtocolError, StrandlineError
 from strandline.node.status.metrics import merged
 from strandline.schemas.sources import Schemas
 from strandline.types import Offset, TopicPartition
 from strandline.ui.decoding import Decoder, Form, Json
+from strandline.ui.picture import Key
 from strandline.ui.records import RECORDS_MAX, Wanted, browse
 
 Values = Mapping[str, str]
 
+LAGS_MAX: Final = 50
 _INT64_MAX: Final = 2**63 - 1
 _OPEN: Final = ("Ongoing", "PrepareCommit", "PrepareAbort")
 
@@ -37,7 +41,8 @@ class BadQuestion(StrandlineError):
 
 
 def records(cluster: ClusterClient, values: Values, schemas: Schemas) -> Json:
-    """`at`: earliest, latest, an offset or `time:MILLISECONDS`; `limit`, `key`, `committed`.
+    """`at`: earliest, latest, an offset or `time:MILLISECONDS`; `limit`, `key`, `committed`,
+    `contains`: what the value, as it is shown, has in it.
 
     `keys` and `values` say how these are to be decoded: auto, json, text, bytes or avro.
     """
@@ -50,6 +55,7 @@ def records(cluster: ClusterClient, values: Values, schemas: Schemas) -> Json:
             _start(values.get("at", "latest"), number(values, "limit", 50)),
             max(1, min(number(values, "limit", 50), RECORDS_MAX)),
             values.get("key") or None,
+            values.get("contains") or None,
             isolation or Isolation.READ_UNCOMMITTED,
         ),
         Decoder(_form(values, "keys"), schemas, topic, "key"),
@@ -58,7 +64,9 @@ def records(cluster: ClusterClient, values: Values, schemas: Schemas) -> Json:
 
 
 def settings(cluster: ClusterClient, values: Values) -> Json:
-    """The settings of a topic, with where each comes from."""
+    """The settings of a topic, with where each comes from and what it is by default, that is, where
+    neither the topic nor the brokers say otherwise."""
+    shipped = {each.name: each.value for each in describe_topic({}, BrokerConfig())}
     entries = ConfigAdmin(cluster).describe(Resource.topic(_text(values, "topic")))
     return {
         "settings": [
@@ -66,6 +74,8 @@ def settings(cluster: ClusterClient, values: Values) -> Json:
                 "name": entry.name,
                 "value": entry.value,
                 "source": entry.source.name.lower(),
+                "default": shipped.get(entry.name),
+                "about": entry.documentation,
             }
             for entry in entries
         ]
@@ -98,6 +108,21 @@ def groups(cluster: ClusterClient, values: Values) -> Json:
             }
         )
     return {"groups": found}
+
+
+def lags(cluster: ClusterClient, values: Values, ends: Mapping[Key, int]) -> dict[str, int]:
+    """How many records each group has still to read, by the first `LAGS_MAX` groups. `ends` are
+    the high watermarks that were seen last: nothing is asked but what groups have stored."""
+    del values
+    admin = GroupAdmin(cluster)
+    return {
+        listing.group: sum(
+            max(0, ends[at] - stored.offset)
+            for at, stored in admin.offsets(listing.group).items()
+            if at in ends
+        )
+        for listing in sorted(admin.list_all(), key=lambda each: each.group)[:LAGS_MAX]
+    }
 
 
 def transactions(cluster: ClusterClient, values: Values) -> Json:

@@ -21,19 +21,21 @@ from strandline.ui.decoding import Decoder, Json, decoded
 
 RECORDS_MAX: Final = 200
 SEARCH_SECONDS_MAX: Final = 5.0
-"""How long one request looks for a key, or decodes; what it says then is where to go on."""
+"""How long one request searches, or decodes; what it says then is where to go on."""
 
 _POLL_MS: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What to show: `limit` records of a partition, from `start` on, of one key if there is one."""
+    """What to show: `limit` records of a partition, from `start` on; if wanted of one key only, or
+    with a text in their values as they are shown."""
 
     partition: TopicPartition
     start: Start
     limit: int
     key: str | None = None
+    contains: str | None = None
     isolation: Isolation = Isolation.READ_UNCOMMITTED
 
 
@@ -49,13 +51,20 @@ def browse(cluster: ClusterClient, wanted: Wanted, keys: Decoder, values: Decode
     deadline = time.monotonic() + SEARCH_SECONDS_MAX
     for record in _records(consumer, wanted.partition, end, deadline):
         if is_wanted is None or is_wanted(record.key):
-            found.append(_shown(record, keys, values))
+            shown = _shown(record, keys, values)
+            if wanted.contains is None or _has(shown["value"], wanted.contains):
+                found.append(shown)
         following = Offset(record.offset + 1)
         if len(found) == wanted.limit or time.monotonic() >= deadline:
             break
     else:
         following = consumer.positions[wanted.partition]
     return {"from": first, "next": following, "end": end, "records": found}
+
+
+def _has(value: Json | None, text: str) -> bool:
+    """Whether upper or lower case, a value has a text in what is shown of it."""
+    return value is not None and text.lower() in value["text"].lower()
 
 
 def _records(

@@ -70,6 +70,11 @@ def address_of(listening: socket.socket) -> str:
     return f"http://{host_and_port(host, port)}/"
 
 
+def is_local(listening: socket.socket) -> bool:
+    """Whether only this machine reaches it."""
+    return ip_address(listening.getsockname()[0]).is_loopback
+
+
 def serve(
     listening: socket.socket,
     bootstrap: str | None,
@@ -77,20 +82,22 @@ def serve(
     control: Address | None = None,
     schemas: Schemas | None = None,
     until: Callable[[], None] | None = None,
+    may_edit: bool = False,
 ) -> None:
     """Serve until a signal comes, or until `until`, which is called in a thread, returns.
 
     `control` is where faults can be asked for, if that is known; `schemas` are those
-    that records are decoded by.
+    that records are decoded by. With `may_edit` pages may
+    produce records and reset groups.
     """
     host = listening.getsockname()[0]
     injector = None
     if bootstrap is not None:
-        is_local = ip_address(host).is_loopback
-        injector = FaultInjector(finder(bootstrap, control) if is_local else refused_elsewhere)
+        find = finder(bootstrap, control) if is_local(listening) else refused_elsewhere
+        injector = FaultInjector(find)
     server = uvicorn.Server(
         uvicorn.Config(
-            application(bootstrap, (host,), injector, schemas),
+            application(bootstrap, (host,), injector, schemas, may_edit=may_edit),
             log_level="warning",
             access_log=False,
             lifespan="on",

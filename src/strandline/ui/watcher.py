@@ -26,6 +26,7 @@ from strandline.errors import MalformedFrame, ProtocolError
 from strandline.types import BrokerId
 from strandline.ui.cluster_poller import ClusterPoller
 from strandline.ui.picture import Assembly, Key, Picture, Piece
+from strandline.ui.series import Series
 from strandline.ui.timeline import TimeLine
 
 log = logging.getLogger(__name__)
@@ -52,6 +53,7 @@ class Watcher:
 
     def __init__(self, bootstrap: str) -> None:
         self.time_line = TimeLine()
+        self.series = Series()
         self.trouble: str | None = "The cluster has not been asked yet."
         self._bootstrap = bootstrap
         self._lock = threading.Lock()
@@ -73,6 +75,11 @@ class Watcher:
     def latest(self) -> Picture | None:
         """What was seen last."""
         return self._assembly.latest
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether a page is open."""
+        return self._watchers > 0
 
     def start(self) -> None:
         """Begin to look."""
@@ -136,7 +143,9 @@ class Watcher:
         else:
             self.trouble = None
             wall_ms = time.time_ns() // 1_000_000
-            self.time_line.add(self._assembly.add(by_broker, piece, wall_ms=wall_ms))
+            seen = self._assembly.add(by_broker, piece, wall_ms=wall_ms)
+            self.time_line.add(seen)
+            self.series.add(seen)
             self._after = _end_of(by_broker)
             self._has_seen_all |= self._after is None
         with self._lock:

@@ -30,9 +30,11 @@ from strandline.node.inspection_arguments import (
 )
 from strandline.node.parts import NodeParts
 from strandline.node.replicas import Replicas
+from strandline.node.status.meters import ApiMeter, Meters
+from strandline.protocol.apis import ApiKey
 from strandline.types import BrokerId, Instant, TopicPartition
 
-VERSION: Final = 2
+VERSION: Final = 3
 EPOCHS_MAX: Final = 16
 """So many of the newest leader epochs of a log are told."""
 ASKED_MAX: Final = 64
@@ -52,6 +54,7 @@ COLUMNS: Final = (
     "replicas",
     "is_offline",
     "reason",
+    "size_bytes",
 )
 
 Row = list[object]
@@ -79,6 +82,7 @@ def picture(node: NodeParts, arguments: Arguments, now: Instant) -> JsonObject:
             if each.endpoints
         ],
         "totals": _totals(node.replicas),
+        "produce": _produce_times(node.telemetry.settled_meters()),
         "columns": list(COLUMNS),
         "rows": [_row(node.replicas, at, partition) for at, partition in piece],
         "next": None if is_last else piece[-1][0],
@@ -113,12 +117,19 @@ def _totals(replicas: Replicas) -> dict[str, int]:
     return {"records_in": records_in, "bytes_in": bytes_in, "bytes_out": bytes_out}
 
 
+def _produce_times(meters: Meters) -> list[int]:
+    """How many produce requests were answered since the start, then in each of the buckets of
+    `meters.BUCKETS_MS`, the last of which is open."""
+    meter = meters.apis.get(ApiKey.PRODUCE.name) or ApiMeter()
+    return [meter.count, *meter.buckets]
+
+
 def _row(replicas: Replicas, at: TopicPartition, partition: PartitionImage) -> Row:
     head: Row = [*at, partition.leader, partition.leader_epoch]
     replica = replicas.find(at)
     if replica is None:
         reason = replicas.why_unavailable(at) or "The replica is not open yet."
-        return [*head, None, None, None, None, [], None, list(partition.replicas), True, reason]
+        return [*head, None, None, None, None, [], None, list(partition.replicas), True, reason, 0]
     log, leader = replica.log, replica.leader
     newest = log.leader_epochs.entries[-EPOCHS_MAX:]
     return [
@@ -132,4 +143,5 @@ def _row(replicas: Replicas, at: TopicPartition, partition: PartitionImage) -> R
         list(partition.replicas),
         log.failure is not None,
         log.failure,
+        log.size_bytes,
     ]

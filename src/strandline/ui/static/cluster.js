@@ -2,6 +2,7 @@
 import { ask, clock, count, element, since, table } from "./dom.js";
 import { faults } from "./faults.js";
 import { answers } from "./lists.js";
+import { partitionMap } from "./map.js";
 import { named } from "./picture.js";
 import { legend, strip } from "./strips.js";
 import { topicList } from "./topics.js";
@@ -13,14 +14,16 @@ const CELLS = [6, 40]; // at least, at most
 export function cluster(into, live) {
   const brokers = element("div", { class: "card" });
   const topics = topicList(live);
+  const map = partitionMap(live);
   const accidents = element("section", { "aria-label": "Faults" });
-  into.replaceChildren(element("h1", {}, "Cluster"), brokers, accidents, topics.element);
+  into.replaceChildren(element("h1", {}, "Cluster"), brokers, map.element, accidents, topics.element);
   let leading = new Map();
   const panel = faults(accidents, (id) => [live.head?.controller === id && "controller", leading.get(id) && `leads ${count(leading.get(id))}`].filter(Boolean).join(", "), element("h2", {}, "Faults"));
   const redraw = () => {
     if (!live.head) return;
     leading = leaderships(live);
     brokerTable(brokers, live, leading);
+    map.redraw();
     topics.redraw();
     panel.tellAbout();
   };
@@ -47,7 +50,7 @@ export function partitionView(into, live, topic, number) {
   const place = element("div");
   const facts = element("div");
   const reasons = element("div");
-  let panel = null; // made when somebody opens it
+  let panel = null; // made when it is opened
   const accidents = element("details", { class: "accidents", ontoggle: () => {
     if (!accidents.open || panel) return;
     const inside = accidents.appendChild(element("section", { "aria-label": "Faults" }));
@@ -112,7 +115,7 @@ export function partitionView(into, live, topic, number) {
       said = JSON.stringify(told);
       reasons.replaceChildren(told.error ? element("p", { class: "bad" }, told.error) : answers(told));
     }
-    if (facts.querySelector("details[open]")) return; // somebody reads
+    if (facts.querySelector("details[open]")) return; // it is being read
     facts.replaceChildren(found.error ? element("p", { class: "bad" }, found.error) : detail(found.brokers, live.partition(topic, number)?.leader));
   }
 

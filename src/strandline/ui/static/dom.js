@@ -12,14 +12,24 @@ export function element(name, attributes = {}, ...children) {
   return made;
 }
 
+// What is wider than its place can be scrolled by keys; what is not is no stop on their way.
+const widths = new ResizeObserver((seen) => {
+  for (const { target: { parentElement: scroller } } of seen) {
+    if (!scroller) continue;
+    if (scroller.scrollWidth <= scroller.clientWidth) { scroller.removeAttribute("tabindex"); continue; }
+    scroller.tabIndex = 0;
+  }
+});
+
 export function table(headers, rows) {
   const numeric = headers.map((header) => header.startsWith("#"));
-  return element("div", { class: "scroll" },
-    element("table", {},
-      element("thead", {}, element("tr", {},
-        headers.map((header, at) => element("th", { scope: "col", class: numeric[at] && "number" }, header.replace(/^#/, ""))))),
-      element("tbody", {}, rows.map((row) => element("tr", {},
-        row.map((cell, at) => element("td", { class: numeric[at] && "number" }, cell ?? "–")))))));
+  const made = element("table", {},
+    element("thead", {}, element("tr", {},
+      headers.map((header, at) => element("th", { scope: "col", class: numeric[at] && "number" }, header.replace(/^#/, ""))))),
+    element("tbody", {}, rows.map((row) => element("tr", {},
+      row.map((cell, at) => element("td", { class: numeric[at] && "number" }, cell ?? "–"))))));
+  widths.observe(made);
+  return element("div", { class: "scroll", role: "group", "aria-label": headers.map((each) => each.replace(/^#/, "")).join(", ") }, made);
 }
 
 // Who answers in place of a server: (path, body) => a promise of a document, whose `error` says why not.

@@ -1,5 +1,7 @@
 // Groups with lag, open transactions, the truncation ledger, and answers to "why?".
+import { lagChart } from "./charts.js";
 import { ask, clock, count, element, size, table } from "./dom.js";
+import { resetForm } from "./edit.js";
 
 const REFRESH_MS = 3000;
 
@@ -21,13 +23,30 @@ async function repeatedly(into, path, drawing) {
   return () => clearInterval(timer);
 }
 
-export function groups(into) {
-  const place = element("div");
-  into.replaceChildren(element("h1", {}, "Consumer groups"), place);
-  return repeatedly(place, "/api/groups", (found) => element("div", {}, found.groups.length === 0 ? element("p", { class: "quiet" }, "There are no groups.") :
-    found.groups.map((group) => element("details", { class: "card" },
-      element("summary", {}, element("strong", {}, group.group), ` ${group.state.toLowerCase()}, lag ${count(group.lag)}`),
-      table(["Topic", "#Partition", "#Committed", "#End", "#Lag"], group.partitions.map(([topic, partition, committed, end, lag]) => [topic, String(partition), count(committed), count(end), count(lag)]))))));
+// Groups keep their elements while the page is open, and with them what is open or typed there.
+export async function groups(into) {
+  const place = element("div"), drawn = new Map();
+  const chart = lagChart();
+  into.replaceChildren(element("h1", {}, "Consumer groups"), place, element("h2", {}, "Over time"), chart.element);
+  const leave = await repeatedly(place, "/api/groups", (found) => {
+    const names = new Set(found.groups.map((each) => each.group));
+    for (const name of drawn.keys()) if (!names.has(name)) drawn.delete(name);
+    return element("div", {}, found.groups.length === 0 ? element("p", { class: "quiet" }, "There are no groups.") : found.groups.map((group) => {
+      if (!drawn.has(group.group)) drawn.set(group.group, groupCard(group));
+      return drawn.get(group.group)(group);
+    }));
+  });
+  return () => { leave(); chart.leave(); };
+}
+
+function groupCard({ group: name, partitions }) {
+  const head = element("span"), rows = element("div");
+  const card = element("details", { class: "card" }, element("summary", {}, element("strong", {}, name), " ", head), rows, resetForm(name, [...new Set(partitions.map(([topic]) => topic))]));
+  return (group) => {
+    head.textContent = `${group.state.toLowerCase()}, lag ${count(group.lag)}`;
+    rows.replaceChildren(table(["Topic", "#Partition", "#Committed", "#End", "#Lag"], group.partitions.map(([topic, partition, committed, end, lag]) => [topic, String(partition), count(committed), count(end), count(lag)])));
+    return card;
+  };
 }
 
 export function transactions(into) {

@@ -1,4 +1,5 @@
 // The page: which view the address names, and what stands in the header.
+import { charts } from "./charts.js";
 import { cluster, partitionView } from "./cluster.js";
 import { ask, element } from "./dom.js";
 import { lab } from "./lab.js";
@@ -20,6 +21,7 @@ const VIEWS = [
   [/^#\/topics\/([^/]+)$/, (topic) => topicView(main, live, topic)],
   [/^#\/topics\/([^/]+)\/(\d+)$/, (topic, number) => partitionView(main, live, topic, Number(number))],
   [/^#\/topics\/([^/]+)\/(\d+)\/records$/, (topic, number) => records(main, live, topic, Number(number))],
+  [/^#\/charts$/, () => charts(main)],
   [/^#\/groups$/, () => groups(main, live)],
   [/^#\/transactions$/, () => transactions(main, live)],
   [/^#\/ledger$/, () => ledger(main, live)],
@@ -49,7 +51,7 @@ async function draw() {
   try {
     const ended = await found[1](...found[0].slice(1).map((each) => each && decodeURIComponent(each)));
     if (typeof ended !== "function") return;
-    // Somebody may have gone on while this view was still being made.
+    // The reader may have gone on while this view was still being made.
     if (turn === mine) leave = ended; else ended();
   } catch (error) {
     if (turn === mine) main.replaceChildren(element("p", { class: "bad", role: "alert" }, error.message));

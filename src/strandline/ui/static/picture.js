@@ -1,7 +1,7 @@
 // The newest picture of the cluster, kept up to date by the server's events, and who wants to know.
 
 const NAMES = ["topic", "partition", "leader", "epoch", "replicas", "inSync", "copies"];
-const COPY_NAMES = ["broker", "start", "highWatermark", "lastStable", "end", "epochs", "isOffline", "reason"];
+const COPY_NAMES = ["broker", "start", "highWatermark", "lastStable", "end", "epochs", "isOffline", "reason", "size"];
 
 export class Live {
   constructor() {

@@ -1,6 +1,10 @@
-// The record browser: from an offset, a time or the end; of one key; decoded as somebody wants it; page after page.
+// The record browser: from an offset, a time or the end; of one key, or with a text in the value; decoded as
+// is wanted; page after page, or the tail as it grows.
 import { ask, element } from "./dom.js";
+import { produceForm } from "./edit.js";
 
+const FOLLOW_MS = 1000;
+const FOLLOWED_MAX = 200; // cards; older ones go
 const FORMS = [["auto", "as they look"], ["json", "JSON"], ["text", "text"], ["bytes", "bytes"], ["avro", "Avro"]];
 
 export async function records(into, live, topic, number) {
@@ -9,6 +13,9 @@ export async function records(into, live, topic, number) {
     element("option", { value: "offset" }, "from offset"), element("option", { value: "time" }, "from time (UTC)"));
   const value = element("input", { "aria-label": "Offset or time", hidden: true });
   const key = element("input", { placeholder: "any key", "aria-label": "Of this key only" });
+  const contains = element("input", { placeholder: "any value", "aria-label": "With this text in the value" });
+  const follow = element("input", { type: "checkbox", onchange: () => { if (follow.checked) load("latest", false); } });
+  const state = element("p", { class: "quiet", role: "status" });
   const committed = element("input", { type: "checkbox", id: "committed" });
   const forms = { keys: formOf("keys"), values: formOf("values") };
   const place = element("div");
@@ -19,10 +26,12 @@ export async function records(into, live, topic, number) {
     value.step = 1;
   });
   const form = element("form", { class: "row card", onsubmit: (event) => { event.preventDefault(); load(where(), false); } },
-    at, value, key, element("label", {}, "keys ", forms.keys), element("label", {}, "values ", forms.values),
-    element("label", { for: "committed" }, committed, " committed only"), element("button", {}, "Show"));
+    at, value, key, contains, element("label", {}, "keys ", forms.keys), element("label", {}, "values ", forms.values),
+    element("label", { for: "committed" }, committed, " committed only"), element("button", {}, "Show"), element("label", {}, follow, " follow the tail"));
   into.replaceChildren(element("h1", {}, `Records of ${topic}, partition ${number}`),
-    element("p", {}, element("a", { href: `#/topics/${encodeURIComponent(topic)}/${number}` }, "Its replicas")), form, place, more);
+    element("p", {}, element("a", { href: `#/topics/${encodeURIComponent(topic)}/${number}` }, "Its replicas")), form, produceForm(topic, number), state, place, more);
+  let shownTo = 0; // the offset behind what was read
+  let run = 0; // counts loads: an answer to an old question is dropped
 
   function where() {
     if (at.value === "offset") return value.value || "0";
@@ -30,24 +39,58 @@ export async function records(into, live, topic, number) {
     return at.value;
   }
 
+  function query(from) {
+    const asked = new URLSearchParams({ at: from, limit: 50, keys: forms.keys.value, values: forms.values.value });
+    if (key.value) asked.set("key", key.value);
+    if (contains.value) asked.set("contains", contains.value);
+    if (committed.checked) asked.set("committed", "1");
+    return ask(`/api/topics/${encodeURIComponent(topic)}/${number}/records?${asked}`);
+  }
+
   async function load(from, isMore) {
+    const mine = run += 1;
     more.disabled = true;
-    const query = new URLSearchParams({ at: from, limit: 50, keys: forms.keys.value, values: forms.values.value });
-    if (key.value) query.set("key", key.value);
-    if (committed.checked) query.set("committed", "1");
     try {
-      const found = await ask(`/api/topics/${encodeURIComponent(topic)}/${number}/records?${query}`);
+      const found = await query(from);
+      if (mine !== run) return;
       const shown = found.records.map(recordCard);
-      if (isMore) place.append(...shown); else place.replaceChildren(...shown);
+      // The tail grows at the top; pages follow one another downwards.
+      if (isMore) place.append(...shown); else place.replaceChildren(...(follow.checked ? shown.reverse() : shown));
       if (!isMore && !shown.length) place.replaceChildren(element("p", { class: "quiet" }, `Nothing from ${found.from} to ${found.next}.`));
-      more.hidden = found.next >= found.end;
+      more.hidden = follow.checked || found.next >= found.end;
       more.dataset.next = String(found.next);
+      shownTo = found.next;
+      state.textContent = follow.checked ? "The newest record stands first." : "";
     } catch (error) {
-      place.replaceChildren(element("p", { class: "bad", role: "alert" }, error.message));
+      if (mine === run) place.replaceChildren(element("p", { class: "bad", role: "alert" }, error.message));
     }
     more.disabled = false;
   }
+
+  let isAsking = false;
+  async function tail() {
+    const end = live.partition(topic, number)?.leading;
+    // The picture says whether there is something new: else nothing is asked.
+    if (!follow.checked || isAsking || document.hidden || !end || end.highWatermark <= shownTo) return;
+    isAsking = true;
+    const mine = run;
+    try {
+      const found = await query(String(shownTo));
+      if (mine === run && follow.checked) {
+        const shown = found.records.map(recordCard).reverse();
+        if (shown.length) { place.querySelector(":scope > p")?.remove(); place.prepend(...shown); }
+        while (place.children.length > FOLLOWED_MAX) place.lastChild.remove();
+        shownTo = found.next;
+      }
+    } catch (error) {
+      state.textContent = error.message;
+    }
+    isAsking = false;
+  }
+
   await load("latest", false);
+  const timer = setInterval(tail, FOLLOW_MS);
+  return () => clearInterval(timer);
 }
 
 function formOf(part) {

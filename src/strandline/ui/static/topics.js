@@ -1,5 +1,6 @@
 // Lists of topics and of a topic's partitions, however many there are.
-import { ask, count, element, table } from "./dom.js";
+import { ask, count, element, size, table } from "./dom.js";
+import { produceForm } from "./edit.js";
 import { ailment } from "./picture.js";
 import { longTable } from "./rows.js";
 
@@ -8,10 +9,10 @@ const IN_SYNC = { text: "in sync", kind: "good" };
 // The topics of the cluster, with what is wrong in them. Returns { element, redraw }.
 export function topicList(live) {
   const summary = element("p", { class: "quiet summary", role: "status" });
-  const rows = longTable("Topics", ["Topic", "State", "#Partitions", "#Offsets", "#Not committed"], (topic) => topic.name, (topic) => [
+  const rows = longTable("Topics", ["Topic", "State", "#Partitions", "#Offsets", "#Not committed", "#Size"], (topic) => topic.name, (topic) => [
     { text: topic.name, href: `#/topics/${encodeURIComponent(topic.name)}` },
     topic.ailing.size ? [...topic.ailing].map(([what, [number, kind]]) => ({ text: `${count(number)} ${what}`, kind: `badge ${kind}` })) : IN_SYNC,
-    count(topic.partitions), count(topic.records), count(topic.behind)]);
+    count(topic.partitions), count(topic.records), count(topic.behind), size(topic.bytes)]);
   const find = search("Find a topic", "Topics with …", () => redraw());
   const ailing = onlyAiling(() => redraw());
 
@@ -29,12 +30,13 @@ export function topicList(live) {
 }
 
 function topicSum(name, partitions) {
-  const topic = { name, partitions: partitions.length, records: 0, behind: 0, wrong: 0, ailing: new Map() };
+  const topic = { name, partitions: partitions.length, records: 0, behind: 0, bytes: 0, wrong: 0, ailing: new Map() };
   for (const each of partitions) {
     if (each.leading) {
       topic.records += each.leading.end - each.leading.start;
       topic.behind += each.leading.end - each.leading.highWatermark;
     }
+    for (const copy of each.copies) topic.bytes += copy.size;
     const wrong = ailment(each);
     if (!wrong) continue;
     topic.wrong += 1;
@@ -45,10 +47,10 @@ function topicSum(name, partitions) {
 
 export function topicView(into, live, topic) {
   const summary = element("p", { class: "quiet summary", role: "status" });
-  const rows = longTable("Partitions", ["#Partition", "State", "#Leader", "#Epoch", "#Start", "#High watermark", "#Log end", "Replicas", "In sync"], (each) => each.partition, (each) => {
+  const rows = longTable("Partitions", ["#Partition", "State", "#Leader", "#Epoch", "#Start", "#High watermark", "#Log end", "#Size", "Replicas", "In sync"], (each) => each.partition, (each) => {
     const wrong = ailment(each);
     return [{ text: String(each.partition), href: `#/topics/${encodeURIComponent(topic)}/${each.partition}` }, wrong ? { text: wrong[0], kind: wrong[1] } : IN_SYNC,
-      each.leader === -1 ? "none" : String(each.leader), String(each.epoch), count(each.leading?.start), count(each.leading?.highWatermark), count(each.leading?.end),
+      each.leader === -1 ? "none" : String(each.leader), String(each.epoch), count(each.leading?.start), count(each.leading?.highWatermark), count(each.leading?.end), size(each.leading?.size),
       each.replicas.join(" "), (each.inSync ?? []).join(" ") || "–"];
   });
   const find = search("Find a partition", "Partition …", () => redraw());
@@ -56,7 +58,7 @@ export function topicView(into, live, topic) {
   const settings = element("div", { class: "card quiet" }, "Loading …");
   into.replaceChildren(element("h1", {}, `Topic ${topic}`),
     element("div", { class: "row head" }, element("h2", {}, "Partitions"), find, ailing.label),
-    element("div", { class: "card" }, summary, rows.element), element("h2", {}, "Settings"), settings);
+    element("div", { class: "card" }, summary, rows.element), produceForm(topic), element("h2", {}, "Settings"), settings);
   ask(`/api/topics/${encodeURIComponent(topic)}/settings`).then(
     (found) => settings.replaceChildren(settingsTable(found.settings)),
     (error) => settings.replaceChildren(element("span", { class: "bad" }, error.message)));
@@ -71,10 +73,12 @@ export function topicView(into, live, topic) {
 }
 
 function settingsTable(settings) {
-  const own = settings.filter((each) => !each.source.startsWith("default"));
-  const shown = (some) => table(["Setting", "Value", "From"], some.map((each) => [each.name, each.value, each.source.replaceAll("_", " ")]));
+  const own = settings.filter((each) => !each.source.startsWith("default") || each.value !== each.default);
+  const name = (each) => each.about ? element("span", { title: each.about }, each.name) : each.name;
+  const value = (each) => each.value !== each.default ? element("strong", { class: "differs" }, each.value) : each.value;
+  const shown = (some) => table(["Setting", "Value", "Default", "Set by"], some.map((each) => [name(each), value(each), each.default, each.source.replaceAll("_", " ")]));
   return element("div", {},
-    own.length ? shown(own) : element("p", { class: "quiet" }, "All settings are defaults."),
+    own.length ? [element("p", { class: "quiet" }, "What differs from the defaults:"), shown(own)] : element("p", { class: "quiet" }, "All settings are defaults."),
     element("details", {}, element("summary", {}, `All ${settings.length}`), shown(settings)));
 }
 
