@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 from strandline.client.admin import Admin
@@ -73,6 +74,10 @@ def _cluster(cluster: Cluster, page: Page, tab: Tab, target: Path) -> None:
     cluster.create_topic("weather", partitions=2, replication_factor=2)
     with ClusterClient(cluster.bootstrap_servers) as client:
         producer = Producer(client)
+    tab.size(1200, 900)
+    tab.open(f"{page.address}#/charts")
+    with ClusterClient(cluster.bootstrap_servers) as client:
+        producer = Producer(client)
         for number in range(60):
             value = f'{{"carrier": "UA", "flight": {number}, "delay": {number % 7}}}'
             producer.send("flights", value.encode(), partition=number % 3)
@@ -85,14 +90,19 @@ def _cluster(cluster: Cluster, page: Page, tab: Tab, target: Path) -> None:
         for number in range(6):
             producer.send("flights", f'{{"flight": {number}}}'.encode(), partition=0)
         producer.flush()
+    tab.size(1200, 900)
     tab.open(f"{page.address}#/")
     tab.wait_for("under-replicated")
     tab.picture(target / "cluster.png")
+    tab.size(1200, 640)
     tab.open(f"{page.address}#/topics/flights/0")
     tab.wait_for("What changed, and why")
     tab.wait_until("document.querySelectorAll('.cell.e1').length > 0")
     tab.picture(target / "partition.png")
-    tab.open(f"{page.address}#/charts")
+        for number in range(60):  # so that there is something to be drawn
+            producer.send("flights", b"x" * (20 * number), partition=0)
+            producer.flush()
+            time.sleep(0.2)
     tab.wait_until("document.querySelectorAll('.chart canvas').length === 7")
     tab.wait_until("document.querySelectorAll('.key').length > 9")  # the lag is asked for last
     tab.picture(target / "charts.png")
@@ -121,6 +131,7 @@ def _faults(serving: Serving, tab: Tab, target: Path) -> None:
     tab.open(f"{page.address}#/")
     tab.wait_for("3 under-replicated")
     tab.wait_for("disk 500 ms slower")
+    tab.size(1200, 900)
     tab.picture(target / "faults.png")
 
 
