@@ -78,6 +78,14 @@ def _cluster(cluster: Cluster, page: Page, tab: Tab, target: Path) -> None:
     tab.open(f"{page.address}#/charts")
     with ClusterClient(cluster.bootstrap_servers) as client:
         producer = Producer(client)
+    tab.size(1200, 900)
+    tab.open(f"{page.address}#/charts")
+    with ClusterClient(cluster.bootstrap_servers) as client:
+        producer = Producer(client)
+    tab.size(1200, 900)
+    tab.open(f"{page.address}#/charts")
+    with ClusterClient(cluster.bootstrap_servers) as client:
+        producer = Producer(client)
         for number in range(60):
             value = f'{{"carrier": "UA", "flight": {number}, "delay": {number % 7}}}'
             producer.send("flights", value.encode(), partition=number % 3)
