@@ -74,18 +74,6 @@ def _cluster(cluster: Cluster, page: Page, tab: Tab, target: Path) -> None:
     cluster.create_topic("weather", partitions=2, replication_factor=2)
     with ClusterClient(cluster.bootstrap_servers) as client:
         producer = Producer(client)
-    tab.size(1200, 900)
-    tab.open(f"{page.address}#/charts")
-    with ClusterClient(cluster.bootstrap_servers) as client:
-        producer = Producer(client)
-    tab.size(1200, 900)
-    tab.open(f"{page.address}#/charts")
-    with ClusterClient(cluster.bootstrap_servers) as client:
-        producer = Producer(client)
-    tab.size(1200, 900)
-    tab.open(f"{page.address}#/charts")
-    with ClusterClient(cluster.bootstrap_servers) as client:
-        producer = Producer(client)
         for number in range(60):
             value = f'{{"carrier": "UA", "flight": {number}, "delay": {number % 7}}}'
             producer.send("flights", value.encode(), partition=number % 3)
@@ -107,10 +95,14 @@ def _cluster(cluster: Cluster, page: Page, tab: Tab, target: Path) -> None:
     tab.wait_for("What changed, and why")
     tab.wait_until("document.querySelectorAll('.cell.e1').length > 0")
     tab.picture(target / "partition.png")
+    with ClusterClient(cluster.bootstrap_servers) as client:
+        producer = Producer(client)
         for number in range(60):  # so that there is something to be drawn
             producer.send("flights", b"x" * (20 * number), partition=0)
             producer.flush()
             time.sleep(0.2)
+    tab.size(1200, 900)
+    tab.open(f"{page.address}#/charts")
     tab.wait_until("document.querySelectorAll('.chart canvas').length === 7")
     tab.wait_until("document.querySelectorAll('.key').length > 9")  # the lag is asked for last
     tab.picture(target / "charts.png")
