@@ -11,6 +11,7 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGES = [
     ROOT / "README.md",
+    ROOT / "README.zh.md",
     ROOT / "CHANGELOG.md",
     ROOT / "examples" / "README.md",
     *sorted(DOCS.rglob("*.md")),
