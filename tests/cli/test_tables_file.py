@@ -79,8 +79,8 @@ tables:
         ("tables: {t: {patience: long}}", "table 't': patience: patience cannot be 'long'"),
         ("tables: {t: {vacuum: 5 min}}", "table 't': vacuum: vacuum cannot be less than 1 hour"),
         (
-            "tables: {t: {vacuum: 1 day, compact-every: 0}}",
-            "table 't': vacuum: vacuum comes with compactions",
+            "tables: {t: {expire-rows: 5 min}}",
+            "table 't': expire-rows: expire-rows cannot be less than 1 hour",
         ),
         ("tables: {t: {fixed: perhaps}}", "table 't': fixed is true or false, not 'perhaps'"),
         ("tables: {t: {mode: [append]}}", "table 't': mode cannot be a list"),

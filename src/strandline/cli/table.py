@@ -16,6 +16,9 @@ COMMANDS: Final = {
     "status": LazyCommand("strandline.cli.table_show:status", "Show how far a table is."),
     "doctor": LazyCommand("strandline.cli.table_doctor:doctor", "Try what a run of a table needs."),
     "history": LazyCommand("strandline.cli.table_show:history", "Show a table's commits."),
+    "explain": LazyCommand(
+        "strandline.cli.table_explain:explain", "Say what of a table goes when, and why."
+    ),
     "verify": LazyCommand("strandline.cli.table_verify:verify", "Prove exactly once."),
     "query": LazyCommand("strandline.cli.table_query:query", "Ask tables in SQL, without Spark."),
     "rebuild": LazyCommand("strandline.cli.table_rebuild:rebuild", "Make it again from the log."),
@@ -32,13 +35,16 @@ COMMANDS: Final = {
 }
 
 
+_WITHOUT_SPARK: Final = ("query", "explain")
+
+
 class LakehouseGroup(LazyGroup):
     """Commands that need what `strandline[spark]` brings."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import a command; raises `click.ClickException` when its libraries are not there."""
         if cmd_name in self.commands_at:
-            check_installed(needs_spark=cmd_name != "query")
+            check_installed(needs_spark=cmd_name not in _WITHOUT_SPARK)
         return super().get_command(ctx, cmd_name)
 
 

@@ -15,7 +15,9 @@ from strandline.client.settings import ClientSettings
 from strandline.errors import ErrorCode, InvalidSetting, ProtocolError
 from strandline.lakehouse.locations.location import Location
 from strandline.lakehouse.pipeline.publishing import group_of
+from strandline.lakehouse.tables.caring import care_for
 from strandline.lakehouse.tables.definition import SPEC_VERSION, parse_duration
+from strandline.lakehouse.tables.expiring import Expired
 from strandline.lakehouse.tables.names import NAMES
 from strandline.lakehouse.tables.store import drop_table, open_store
 
@@ -36,12 +38,17 @@ _PATIENCE_MS = 10_000
 @click.option(
     "--vacuum",
     metavar="DURATION",
-    help="Then delete files that no table names and that are older than this: '7 days'.",
+    help="Then delete files that no table names and that are older than this: '7 days'. "
+    "[default: as the table says]",
 )
 @tables_option
 @json_option
 def compact(name: str, target: int, vacuum: str | None, tables: Location, as_json: bool) -> None:
-    """Join small files of the table NAME. Readers and a running pipeline are not disturbed."""
+    """Join small files of the table NAME. Readers and a running pipeline are not disturbed.
+
+    Then comes what the table's settings ask for: rows that are too old go, and files that no
+    version needs. `strandline table explain NAME` says beforehand what that will be.
+    """
     spec = load_table(tables, name)
     try:
         older_than_ms = None if vacuum is None else parse_duration("vacuum", vacuum)
@@ -49,16 +56,16 @@ def compact(name: str, target: int, vacuum: str | None, tables: Location, as_jso
         raise click.UsageError(str(wrong)) from wrong
     store = open_store(spec, create=True)
     done = store.compact(target_bytes=target * _MIB)
-    removed: list[str] = []
-    if older_than_ms is not None:
-        removed = store.vacuum(now_ms=SystemClock().wall_ms(), older_than_ms=older_than_ms)
+    cared = care_for(store, now_ms=SystemClock().wall_ms(), vacuum_ms=older_than_ms)
+    expired = Expired() if cared.expired is None else cared.expired
     if as_json:
         print_json(
             {
                 "files_before": done.files_before,
                 "files_after": done.files_after,
                 "bytes_before": done.bytes_before,
-                "vacuumed": len(removed),
+                "vacuumed": cared.files or 0,
+                "expired": expired.records,
             }
         )
         return
@@ -66,8 +73,10 @@ def compact(name: str, target: int, vacuum: str | None, tables: Location, as_jso
         f"{counted(done.files_before, 'small file')} of {size_text(done.bytes_before)} "
         f"became {done.files_after}."
     )
-    if older_than_ms is not None:
-        click.echo(f"{counted(len(removed), 'file')} of no table deleted.")
+    if cared.expired is not None:
+        click.echo(f"{counted(expired.records, 'record')} too old: their rows and letters went.")
+    if cared.files is not None:
+        click.echo(f"{counted(cared.files, 'file')} of no table deleted.")
 
 
 @click.command()

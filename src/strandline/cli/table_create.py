@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import click
 from click.core import ParameterSource
 
-from strandline.cli.table_options import tables_option, transform_options
+from strandline.cli.table_options import tables_option, transform_options, upkeep_options
 from strandline.errors import InvalidSetting
 from strandline.lakehouse.locations.location import Location
 from strandline.lakehouse.tables.catalog_choice import KINDS, NAMESPACE
@@ -151,6 +151,7 @@ from strandline.schemas.errors import RegistryDown
 )
 @click.option("--keep-key", is_flag=True, help="Keep the records' keys in a column 'kafka_key'.")
 @transform_options
+@upkeep_options
 @tables_option
 def create(name: str, tables: Location, **given: Any) -> None:
     """Define the table NAME of a topic; `table run NAME` fills it.
@@ -211,6 +212,9 @@ def definition(
     select: str | None,
     transform: str | None,
     explode: bool | None,
+    expire_rows: str | None,
+    keep_history: str | None,
+    vacuum: str | None,
 ) -> TableSpec:
     """A table as the options above say it. Raises `click.UsageError`, InvalidSetting, and what
     `first` does, which is asked where a registry has the schema."""
@@ -232,7 +236,7 @@ def definition(
         time_formats=_formats(time_formats),
         evolve=not fixed,
         event_time=event_time,
-        watermark_ms=None if watermark is None else parse_duration("watermark", watermark),
+        watermark_ms=_duration("watermark", watermark),
         late=late,
         partition_by=parse_partitioning(partition_by or ""),
         mode=mode,
@@ -247,7 +251,14 @@ def definition(
         select=select,
         transform=transform,
         explode=bool(explode),
+        expire_rows_ms=_duration("expire-rows", expire_rows),
+        keep_history_ms=_duration("keep-history", keep_history),
+        vacuum_ms=_duration("vacuum", vacuum),
     )
+
+
+def _duration(name: str, text: str | None) -> int | None:
+    return None if text is None else parse_duration(name, text)
 
 
 def first_of_registry(

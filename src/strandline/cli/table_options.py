@@ -99,6 +99,27 @@ def transform_options(command: F) -> F:
     )(command)
 
 
+def upkeep_options(command: F) -> F:
+    """Add `--expire-rows`, `--keep-history` and `--vacuum`, of a table's definition."""
+    command = click.option(
+        "--vacuum",
+        metavar="DURATION",
+        help="Runs delete files that no version needs and that are older than this: '7 days'. "
+        "[default: never]",
+    )(command)
+    command = click.option(
+        "--keep-history",
+        metavar="DURATION",
+        help="How long versions stay readable. [default: 30 days; with Iceberg 100 versions]",
+    )(command)
+    return click.option(
+        "--expire-rows",
+        metavar="DURATION",
+        help="Remove rows, late rows and dead letters that are older than this: '90 days'. "
+        "[default: never]",
+    )(command)
+
+
 def spark_options(command: F) -> F:
     """Add what Spark is started with; the command gets it as `spark`, a `SparkOptions`."""
 

@@ -22,25 +22,41 @@ from strandline.lakehouse.verify.report import Report, Verdict
 
 @click.command()
 @click.argument("name")
+@click.option("--all", "everything", is_flag=True, help="Compare what the last proof showed, too.")
 @spark_options
 @tables_option
 @bootstrap_option
 @json_option
 def verify(
-    name: str, spark: SparkOptions, tables: Location, bootstrap: str | None, as_json: bool
+    name: str,
+    everything: bool,
+    spark: SparkOptions,
+    tables: Location,
+    bootstrap: str | None,
+    as_json: bool,
 ) -> None:
     """Prove that table NAME holds every record below its frontier exactly once.
 
     A record is a row, a late row or a dead letter, or it was dropped by the table's transform. In a
     table that is upserted, each key must have the row of its newest record. Ends with 0 when that
     is so, as far as the log can still tell, and with 1 when it is not.
+
+    A proof goes on from the last one that found nothing wrong: offsets that came since, and those
+    of files that were written again since, are compared. --all compares everything.
     """
     spec = load_table(tables, name)
     address = bootstrap_of(bootstrap)
     from strandline.lakehouse.verify.running import verify_table
 
     silence_py4j()
-    report = verify_table(spec, address, config=client_config(), spark=spark, tell=print_notice)
+    report = verify_table(
+        spec,
+        address,
+        config=client_config(),
+        spark=spark,
+        tell=print_notice,
+        everything=everything,
+    )
     if as_json:
         print_json(report.as_json())
     else:
@@ -56,6 +72,7 @@ def show_report(report: Report) -> None:
         for each in Verdict
         if each is Verdict.GOOD or each is Verdict.MISSING or report.total(each)
     ]
+    beside = [place for place in ("dropped", "expired") if report.place(place)]
     print_table(
         (
             "TOPIC",
@@ -65,7 +82,7 @@ def show_report(report: Report) -> None:
             "ROWS",
             "LATE",
             "DEAD",
-            *(("DROPPED",) if report.place("dropped") else ()),
+            *(each.upper() for each in beside),
             *(each.name for each in verdicts),
         ),
         (
@@ -76,7 +93,7 @@ def show_report(report: Report) -> None:
                 each.places.get("rows", 0),
                 each.places.get("late", 0),
                 each.places.get("dead_letters", 0),
-                *((each.places.get("dropped", 0),) if report.place("dropped") else ()),
+                *(each.places.get(place, 0) for place in beside),
                 *(each.counts.get(verdict, 0) for verdict in verdicts),
             )
             for partition, each in sorted(report.partitions.items())

@@ -51,7 +51,6 @@ _OF_RUN: Final = (
     "on-data-loss",
     "rows-per-commit",
     "compact-every",
-    "vacuum",
     "patience",
     "dead-share",
 )
@@ -75,7 +74,9 @@ class TableEntry:
         self, spec: TableSpec, bootstrap: str, config: ClientConfig, *, once: bool
     ) -> RunOptions:
         """How it is run. Raises InvalidSetting."""
-        return run_options(spec, bootstrap, config, once=once, interval=None, **self.run)
+        return run_options(
+            spec, bootstrap, config, once=once, interval=None, vacuum=None, **self.run
+        )
 
 
 @dataclass(frozen=True, slots=True)

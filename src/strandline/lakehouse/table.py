@@ -144,16 +144,18 @@ class Table:
         *,
         spark: SparkOptions | None = None,
         client_config: Mapping[str, str] | None = None,
+        everything: bool = False,
     ) -> Report:
         """Prove from the log that every record below the frontier is in the table exactly once.
 
+        What the last proof has shown is not compared again, unless `everything` is to be.
         The report's `is_good` is the verdict, its `sentences()` say what was found. Raises
         `TableError`, `ProtocolError`, `NoJava` and `NoSpark`.
         """
         from strandline.lakehouse.verify.running import verify_table
 
         config = ClientConfig(client_config or {})
-        return verify_table(self.spec, bootstrap, config=config, spark=spark)
+        return verify_table(self.spec, bootstrap, config=config, spark=spark, everything=everything)
 
     def to_arrow(
         self,

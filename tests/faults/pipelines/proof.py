@@ -62,7 +62,7 @@ def judge(spark: SparkSession, spec: TableSpec, bootstrap: str) -> Report:
     on a busy machine may be without leaders for longer than a reader waits."""
     settings = RunOptions(bootstrap=bootstrap).read_settings(spec)
     patient = replace(settings, patience_ms=int(PATIENCE_S * 1000))
-    return verify(spark, open_store(spec), patient)
+    return verify(spark, open_store(spec), patient, everything=True)
 
 
 def check_faults_are_found(spark: SparkSession, spec: TableSpec, bootstrap: str) -> None:

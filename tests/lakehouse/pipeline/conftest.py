@@ -86,9 +86,9 @@ class TableUnderTest:
         """Of the last run."""
         return [each for each in self.told if isinstance(each, Committed)]
 
-    def verify(self) -> Report:
+    def verify(self, *, everything: bool = False) -> Report:
         settings = RunOptions(bootstrap=self.bootstrap).read_settings(self.spec)
-        return verify(self.spark, open_store(self.spec), settings)
+        return verify(self.spark, open_store(self.spec), settings, everything=everything)
 
     def rows(self, *columns: str) -> list[tuple[Any, ...]]:
         """In the order of their offsets."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from strandline.lakehouse.tables import iceberg
+from strandline.lakehouse.tables import iceberg_upkeep
 from strandline.lakehouse.tables import store as store_module
 from strandline.lakehouse.tables.committing import REPLAYED
 from strandline.lakehouse.tables.store import open_store
@@ -76,13 +77,13 @@ def test_two_at_once_join_a_file_once(
 ) -> None:
     table = filled(make_table)
     other = open_store(table.spec)
-    commit = other._maintenance._commit
+    commit = other._maintenance._replacing.commit
 
-    def commit_late(*arguments: object) -> None:
+    def commit_late(*arguments: Any, **named: Any) -> bool:
         table.store.compact(min_files=2)
-        commit(*arguments)  # type: ignore[arg-type]
+        return commit(*arguments, **named)
 
-    monkeypatch.setattr(other._maintenance, "_commit", commit_late)
+    monkeypatch.setattr(other._maintenance._replacing, "commit", commit_late)
     assert other.compact(min_files=2).files_before == 0
     assert table.offsets() == [0, 2, 3, 6, 9, 12, 15]
     assert len(table.store.files()) == 2
@@ -118,7 +119,7 @@ def test_a_shortened_history_forgets_nothing_that_counts(
     make_table: MakeTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(store_module, "TIDY_EVERY", 2)
-    monkeypatch.setattr(iceberg, "SNAPSHOTS_KEPT", 2)
+    monkeypatch.setattr(iceberg_upkeep, "SNAPSHOTS_KEPT", 2)
     table = make_table()
     for number in range(5):
         table.batch("q", number, [{"a": number}, b"bad"], start=2 * number)

@@ -12,9 +12,9 @@ from strandline.client.security.config import UNSECURED, ClientConfig
 from strandline.errors import InvalidSetting
 from strandline.lakehouse.reading.settings import ReadSettings
 from strandline.lakehouse.tables.definition import TableSpec
+from strandline.lakehouse.tables.upkeep import check_upkeep
 from strandline.types import TopicPartition
 
-VACUUM_MS_MIN: Final = 3_600_000
 ENGINES: Final = ("strandline", "kafka")
 """Our own reader, or Spark's connector for Kafka, whose jars the user brings."""
 
@@ -47,12 +47,7 @@ class RunOptions:
     def __post_init__(self) -> None:
         if self.vacuum_ms is None:
             return
-        if self.vacuum_ms < VACUUM_MS_MIN:
-            raise InvalidSetting(
-                "vacuum",
-                "vacuum cannot be less than 1 hour: the files of a batch, or of a replay in "
-                "another process, belong to no table before its commit.",
-            )
+        check_upkeep(None, None, self.vacuum_ms)
         if not self.compact_every:
             raise InvalidSetting(
                 "vacuum", "vacuum comes with compactions, and compact-every 0 makes none."

@@ -14,7 +14,13 @@ from strandline.errors import ProtocolError
 from strandline.lakehouse.pipeline.lag import Lag, lag_of
 from strandline.lakehouse.pipeline.options import isolation_of
 from strandline.lakehouse.tables.backend import DataFile
-from strandline.lakehouse.tables.definition import DEAD_LETTERS, DROPPED, LATE, TableSpec
+from strandline.lakehouse.tables.definition import (
+    DEAD_LETTERS,
+    DROPPED,
+    EXPIRED,
+    LATE,
+    TableSpec,
+)
 from strandline.lakehouse.tables.identity import TableState
 from strandline.lakehouse.tables.store import TableStore
 from strandline.types import Offset, TopicPartition
@@ -72,5 +78,8 @@ def progress_of(client: ClusterClient, spec: TableSpec, state: TableState) -> Pr
 
 def held_in(store: TableStore) -> dict[str, Held]:
     """The table's files under `rows`, and those of its side tables under their names."""
-    beside = (LATE, DEAD_LETTERS, *((DROPPED,) if store.spec.is_transformed else ()))
+    spec = store.spec
+    beside = [LATE, DEAD_LETTERS]
+    beside += [DROPPED] if spec.is_transformed else []
+    beside += [EXPIRED] if spec.expire_rows_ms is not None else []
     return {side or ROWS: Held(store.files(side)) for side in (None, *beside)}

@@ -26,6 +26,7 @@ from strandline.lakehouse.pipeline import log_facts
 from strandline.lakehouse.pipeline.errors import PipelineError, PipelineFailed
 from strandline.lakehouse.pipeline.events import Committed, Event, Notice, Started, Stopped
 from strandline.lakehouse.pipeline.healing import Healer
+from strandline.lakehouse.pipeline.keeping import Keeper
 from strandline.lakehouse.pipeline.lag import Lag, lag_of
 from strandline.lakehouse.pipeline.options import isolation_of
 from strandline.lakehouse.pipeline.publishing import Publisher
@@ -98,6 +99,7 @@ class Runner:
         self._trouble = ""
         """What was told last, if no commit came since."""
         self._healer = self._made_healer()
+        self._keeper = Keeper(open_store(context.spec), tell)
         bootstrap = context.options.bootstrap
         name = context.spec.name
         security = context.options.config.security
@@ -160,6 +162,8 @@ class Runner:
                 _pause(stop)
                 continue
             if once or was_set or (stop.is_set and self._has_everything()):
+                if once:
+                    self._keeper.maybe_keep()  # when it has all that it is to have
                 return
 
     def _tell_trouble(self, sentence: str) -> None:
@@ -236,6 +240,8 @@ class Runner:
             while not query.awaitTermination(_LOOK_S):  # type: ignore[arg-type]
                 self._take(attempt)
                 self._healer.maybe_heal()
+                if not self._context.options.once:
+                    self._keeper.maybe_keep()
                 is_enough = attempt.commits > 0 if is_last else stop.is_set
                 if is_enough and not attempt.is_busy:
                     return

@@ -19,13 +19,16 @@ CHANGEABLE: Final = frozenset(
         "commit_interval_ms",
         "engine",
         "evolve",
+        "expire_rows_ms",
         "explode",
+        "keep_history_ms",
         "late",
         "numbers",
         "registry",
         "select",
         "time_formats",
         "transform",
+        "vacuum_ms",
         "watermark_ms",
     }
 )

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Protocol
+from datetime import UTC, date, datetime, timedelta
+from typing import Final, NamedTuple, Protocol
 
 import pyarrow as pa
 
@@ -29,6 +30,29 @@ class DataFile:
     size: int
     rows: int
     partition: tuple[PartitionValue, ...]
+
+
+class Bounds(NamedTuple):
+    """Of one column in one file: least and greatest value, and whether a row has none.
+
+    Times are microseconds since 1970, dates those of their first and their last moment. None: no
+    row has a value, or the file does not say.
+    """
+
+    least: int | None = None
+    greatest: int | None = None
+    has_nulls: bool = True
+
+
+def number_of(value: object, *, upper: bool) -> int | None:
+    """A bound of a column of integers, times or dates as `Bounds` has it."""
+    if isinstance(value, datetime):
+        moment = value if value.tzinfo else value.replace(tzinfo=UTC)
+        return (moment - _EPOCH) // timedelta(microseconds=1)
+    if isinstance(value, date):
+        days = value.toordinal() - _EPOCH.toordinal() + upper
+        return days * 86_400_000_000 - upper
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +76,9 @@ class Commit:
     version: int
     at_ms: int
     metadata: Mapping[str, object]
+
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Conflict(Exception):
@@ -122,6 +149,9 @@ class Snapshot(Protocol):
 
     def files(self) -> list[DataFile]:
         """The files whose rows are the table's; costs time in proportion to their number."""
+
+    def bounds(self, column: str) -> dict[Location, Bounds]:
+        """Of each file; costs as `files`."""
 
     def history(self, limit: int | None) -> list[Commit]:
         """The newest changes first, as far back as the format keeps them."""

@@ -18,6 +18,12 @@ import pyarrow as pa
 from strandline.errors import InvalidSetting
 from strandline.lakehouse.locations.location import Location
 from strandline.lakehouse.tables.catalog_choice import NAMESPACE, CatalogChoice, check_catalog
+from strandline.lakehouse.tables.definition_checks import (
+    check_registry,
+    check_renamed,
+    check_transformed,
+    check_writer,
+)
 from strandline.lakehouse.tables.names import (
     FIRST,
     HEADERS_TYPE,
@@ -29,8 +35,8 @@ from strandline.lakehouse.tables.names import (
 )
 from strandline.lakehouse.tables.transforms import Transform, TransformKind, parse_transform
 from strandline.lakehouse.tables.types import name_fault, parse_type
+from strandline.lakehouse.tables.upkeep import check_upkeep
 from strandline.lakehouse.values.json_forms import check_time_format
-from strandline.schemas.registered import check_url
 
 SPEC_FILE: Final = "table.json"
 UPGRADE_FILE: Final = "upgrade.json"
@@ -43,6 +49,8 @@ DEAD_LETTERS: Final = "dead_letters"
 LATE: Final = "late"
 DROPPED: Final = "dropped"
 """The side table of the records for which a transform gives no row."""
+EXPIRED: Final = "expired"
+"""The side table of the records whose rows or letters were removed for their age."""
 STAGING: Final = "staging"
 """Where the rows of a batch are on their way to a transform; of no table."""
 
@@ -124,6 +132,9 @@ class TableSpec:
     select: str | None = None
     transform: str | None = None
     explode: bool = False
+    expire_rows_ms: int | None = None
+    keep_history_ms: int | None = None
+    vacuum_ms: int | None = None
     version: int = SPEC_VERSION
 
     def __post_init__(self) -> None:
@@ -165,7 +176,7 @@ class TableSpec:
         return Location.parse(self.location)
 
     def directory(self, side: str | None = None) -> Location:
-        """Where the rows are, or those of a side table (`DEAD_LETTERS`, `LATE`, `DROPPED`)."""
+        """Where the rows are, or those of a side table (`settling.SIDES`)."""
         return self.place / (side or "data")
 
     def own_columns(self) -> tuple[pa.Field, ...]:
@@ -264,6 +275,7 @@ def _check_words(spec: TableSpec) -> None:
             raise InvalidSetting(
                 name, f"{name} cannot be {value!r}: expected {' or '.join(choices)}."
             )
+    check_upkeep(spec.expire_rows_ms, spec.keep_history_ms, spec.vacuum_ms)
     for name in ("watermark_ms", "commit_interval_ms"):
         value = getattr(spec, name)
         if value is not None and (not isinstance(value, int) or value < 0):
@@ -275,7 +287,7 @@ def _check_words(spec: TableSpec) -> None:
 def _check_together(spec: TableSpec) -> None:
     if spec.watermark_ms is not None and spec.event_time is None:
         raise InvalidSetting("watermark_ms", "A watermark needs an event time column.")
-    _check_renamed(spec)
+    check_renamed(spec)
     if spec.event_time in spec.names.own and spec.event_time != spec.names.time:
         raise InvalidSetting("event_time", f"{spec.event_time} is no time.")
     has_schema = spec.schema or spec.schemas or spec.registry
@@ -283,7 +295,7 @@ def _check_together(spec: TableSpec) -> None:
         raise InvalidSetting("schema", f"{spec.value_format} values need a schema.")
     if spec.value_format == "protobuf" and not spec.message and not spec.registry:
         raise InvalidSetting("message", "Protobuf values need the name of their message.")
-    _check_registry(spec)
+    check_registry(spec)
     is_by_id = spec.framing == "confluent" and spec.registry is None
     if is_by_id and spec.value_format == "avro" and not spec.schemas:
         raise InvalidSetting("schemas", "Framed Avro values need the schemas by their ids.")
@@ -295,7 +307,7 @@ def _check_together(spec: TableSpec) -> None:
         raise InvalidSetting(
             "late", "A table that is upserted cannot route late rows: the newest row wins."
         )
-    _check_transformed(spec)
+    check_transformed(spec)
     for transform in spec.partition_by:
         if spec.mode == "upsert":
             raise InvalidSetting(
@@ -305,89 +317,12 @@ def _check_together(spec: TableSpec) -> None:
         if kind is not None:
             transform.result_type(kind)
     if spec.writer == "spark":
-        _check_writer(spec)
+        check_writer(spec)
     choice = CatalogChoice(spec.catalog, spec.catalog_properties, spec.namespace)
     check_catalog(choice, spec.format, spec.place)
     names = [transform.name for transform in spec.partition_by]
     if len(set(names)) < len(names):
         raise InvalidSetting("partition_by", "A transform of one column is there twice.")
-
-
-def _check_registry(spec: TableSpec) -> None:
-    if spec.key_format == "avro" and spec.registry is None:
-        raise InvalidSetting("registry", "Avro keys are read by their ids: name a registry.")
-    if spec.registry is None:
-        return
-    check_url(spec.registry)
-    if spec.framing != "confluent" and spec.value_format != "raw" and spec.key_format != "avro":
-        raise InvalidSetting("framing", "Values with a registry are in the framing 'confluent'.")
-
-
-def _check_transformed(spec: TableSpec) -> None:
-    if spec.select is not None and spec.transform is not None:
-        raise InvalidSetting("select", "A table has a select or a transform, not both.")
-    if spec.explode and not spec.is_transformed:
-        raise InvalidSetting(
-            "explode", "Only a select or a transform can give several rows for a record."
-        )
-    if spec.explode and spec.mode == "upsert":
-        raise InvalidSetting(
-            "explode", "A table that is upserted has one row per key: it cannot have several."
-        )
-    if spec.is_transformed and not spec.names.row:
-        raise InvalidSetting(
-            "version",
-            f"Table '{spec.name}' has the column names of version 0.1.0; strandline table upgrade "
-            f"{spec.name} comes before a select or a transform.",
-        )
-
-
-def _check_renamed(spec: TableSpec) -> None:
-    """That a column of the first version's is not meant by its name of then."""
-    newer = FIRST.renamed(spec.names)
-    for name, used in (
-        ("event_time", [spec.event_time]),
-        ("partition_by", [each.column for each in spec.partition_by]),
-    ):
-        for column in used:
-            if column in FIRST.own - spec.names.own - spec.columns.keys():
-                raise InvalidSetting(
-                    name,
-                    f"{name} cannot be {column}: that column is called {newer[column]} in tables "
-                    "that are made now. If the values have a field of that name, give its type in "
-                    "columns.",
-                )
-
-
-def _check_writer(spec: TableSpec) -> None:
-    """What Spark's own writer can do for a table."""
-    if spec.format != "delta":
-        raise InvalidSetting(
-            "writer",
-            "Spark's writer fills Delta tables only: Iceberg has no release for Spark 4.2 "
-            "(org.apache.iceberg:iceberg-spark-runtime-4.2_2.13) that it could be. "
-            "Leave the writer out.",
-        )
-    if not spec.place.is_local:
-        raise InvalidSetting(
-            "writer",
-            "Spark's writer fills tables on disks only: two writers are kept apart there by a lock "
-            "that a store does not have. Leave the writer out.",
-        )
-    if spec.mode != "append":
-        raise InvalidSetting(
-            "writer",
-            "Spark's writer only appends: a table that is upserted is written by this package, "
-            "which checks keys and offsets in the commit itself. Leave the writer out.",
-        )
-    for transform in spec.partition_by:
-        if transform.kind is TransformKind.IDENTITY:
-            raise InvalidSetting(
-                "partition_by",
-                "Spark's writer keeps a column that divides a table out of its files, so that "
-                f"other readers of the files miss {transform.column}: divide the table by "
-                "truncate or bucket of it, or leave the writer out.",
-            )
 
 
 def partition_source(spec: TableSpec, transform: Transform) -> pa.DataType | None:

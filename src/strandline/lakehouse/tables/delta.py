@@ -20,7 +20,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
@@ -33,7 +32,6 @@ from strandline.lakehouse.locations.errors import StoreTrouble, sentence
 from strandline.lakehouse.locations.location import Location
 from strandline.lakehouse.tables.backend import (
     Change,
-    Commit,
     Conflict,
     DataFile,
     OutcomeUnknown,
@@ -44,75 +42,21 @@ from strandline.lakehouse.tables.backend import (
 )
 from strandline.lakehouse.tables.commit_lock import locked_log
 from strandline.lakehouse.tables.delta_renaming import check_protocol, put, renaming
+from strandline.lakehouse.tables.delta_snapshot import (
+    FOR_SPARK,
+    METADATA,
+    DeltaSnapshot,
+    own_table,
+)
+from strandline.lakehouse.tables.delta_upkeep import dated, upkeep_properties
 from strandline.lakehouse.tables.errors import BadTable, TableExists, TableMissing
 from strandline.lakehouse.tables.names import OwnNames
 from strandline.lakehouse.tables.removals import old_files
 from strandline.lakehouse.tables.transforms import Transform, partition_names
-from strandline.lakehouse.tables.types import as_stored
 
-METADATA: Final = "strandline"
 PARTITIONING: Final = "strandline.partitioning"
-_FOR_SPARK: Final[Mapping[str, str]] = {
-    "strandline.writer": "spark",
-    # Directories named after partition values would go through three ways of escaping, of Hive, of
-    # Delta and of delta-rs, which differ beyond ASCII: a file that is removed under another name
-    # than it was added is not removed. So these files lie in directories with random names.
-    "delta.randomizeFilePrefixes": "true",
-}
 _PLACES: Final = ("", "[!_]*/")
 """Where a table's files lie; names with an underscore are those of Delta's own directories."""
-_FROM_SPARK: Final = "userMetadata"
-"""Where Spark's writer keeps what `METADATA` is for delta-rs: under it, in a JSON object."""
-
-
-class DeltaSnapshot:
-    """A Delta table at one version."""
-
-    def __init__(
-        self, table: DeltaTable, directory: Location, transforms: Sequence[Transform]
-    ) -> None:
-        self._table = table
-        self._directory = directory
-        self._transforms = transforms
-        self.version = table.version()
-        self.is_for_spark = _FOR_SPARK.items() <= table.metadata().configuration.items()
-        self.schema = as_stored(pa.schema(table.schema()))
-
-    @property
-    def table(self) -> DeltaTable:
-        """The table itself; still at this version as long as no commit was made through it."""
-        return self._table
-
-    def mark(self, name: str) -> int | None:
-        """As `Snapshot.mark`."""
-        return self._table.transaction_version(name)
-
-    def files(self) -> list[DataFile]:
-        """As `Snapshot.files`."""
-        actions = pa.table(self._table.get_add_actions(flatten=True)).to_pylist()
-        return [
-            DataFile(
-                path=self._directory / unquote(row["path"]),
-                size=row["size_bytes"],
-                rows=row["num_records"],
-                partition=tuple(
-                    transform.from_shown(row.get(f"partition.{transform.name}"))
-                    for transform in self._transforms
-                ),
-            )
-            for row in actions
-        ]
-
-    def history(self, limit: int | None) -> list[Commit]:
-        """As `Snapshot.history`."""
-        return [
-            Commit(
-                version=entry["version"],
-                at_ms=entry["timestamp"],
-                metadata=_metadata_of(entry),
-            )
-            for entry in self._table.history(limit)
-        ]
 
 
 class DeltaBackend:
@@ -129,8 +73,10 @@ class DeltaBackend:
         *,
         for_spark: bool = False,
         names: OwnNames | None = None,
+        keep_history_ms: int | None = None,
     ) -> None:
         self._names = names
+        self._upkeep = upkeep_properties(keep_history_ms, for_spark=for_spark)
         self._directory = directory
         self._transforms = transforms
         self._for_spark = for_spark
@@ -168,7 +114,8 @@ class DeltaBackend:
                 mode="error",
                 configuration={
                     PARTITIONING: divided_by(transforms),
-                    **(_FOR_SPARK if self._for_spark else {}),
+                    **(FOR_SPARK if self._for_spark else {}),
+                    **self._upkeep,
                 },
                 raise_if_key_not_exists=False,
             )
@@ -290,7 +237,8 @@ class DeltaBackend:
                         custom_metadata={METADATA: json.dumps(change.metadata)},
                         max_commit_retries=0,
                         app_transactions=[
-                            Transaction(name, number) for name, number in change.marks.items()
+                            Transaction(name, number, dated(name, now_ms))
+                            for name, number in change.marks.items()
                         ],
                     ),
                 )
@@ -304,8 +252,14 @@ class DeltaBackend:
         return snapshot.version + 1
 
     def tidy(self, snapshot: Snapshot) -> None:
-        """As `Backend.tidy`: a checkpoint; log files older than Delta's retention (30 days) go."""
+        """As `Backend.tidy`: a checkpoint; log files older than Delta's retention go.
+
+        Marks of queries that committed nothing for a week are in no checkpoint any more.
+        """
         table = own_table(snapshot)
+        if not self._upkeep.items() <= table.metadata().configuration.items():
+            with self._alone(snapshot):
+                table.alter.set_table_properties(dict(self._upkeep), raise_if_not_exists=False)
         # Hadoop's checksum of the note that Spark's writer left, in whose place another comes.
         if self._directory.is_local:
             stores.remove(self._directory / "_delta_log" / "._last_checkpoint.crc")
@@ -397,28 +351,6 @@ class DeltaBackend:
         }
 
 
-def own_table(snapshot: Snapshot) -> DeltaTable:
-    """The table of a snapshot, still as it was there. Raises Conflict, BadTable."""
-    if not isinstance(snapshot, DeltaSnapshot):
-        raise BadTable("A snapshot of another format was handed to a Delta table.")
-    if snapshot.table.version() != snapshot.version:
-        raise Conflict("The table has moved on.")
-    return snapshot.table
-
-
 def _is_conflict(error: Exception) -> bool:
     """Whether a commit failed because there is another one of its version."""
     return isinstance(error, CommitFailedError)
-
-
-def _metadata_of(entry: Mapping[str, Any]) -> Mapping[str, object]:
-    """What a commit of this package says of itself; nothing for the commits of others."""
-    if METADATA in entry:
-        found: Mapping[str, object] = json.loads(entry[METADATA])
-        return found
-    try:
-        document = json.loads(entry.get(_FROM_SPARK) or "{}")
-    except ValueError:
-        return {}  # written by another program
-    ours = document.get(METADATA) if isinstance(document, dict) else None
-    return ours if isinstance(ours, dict) else {}

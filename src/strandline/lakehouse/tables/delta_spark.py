@@ -37,7 +37,8 @@ from strandline.lakehouse.locations import stores
 from strandline.lakehouse.locations.location import Location
 from strandline.lakehouse.tables.backend import Change, Conflict, Snapshot
 from strandline.lakehouse.tables.commit_lock import locked_log_in_java
-from strandline.lakehouse.tables.delta import METADATA, DeltaBackend, DeltaSnapshot, own_table
+from strandline.lakehouse.tables.delta import DeltaBackend
+from strandline.lakehouse.tables.delta_snapshot import METADATA, DeltaSnapshot, own_table
 from strandline.lakehouse.tables.errors import BadTable, FilesMissing
 from strandline.lakehouse.tables.names import OwnNames
 from strandline.lakehouse.tables.presence import refusal

@@ -21,6 +21,7 @@ COMPACTION = "compaction"
 LOSS = "loss"
 WIDENING = "widening"
 UPGRADE = "upgrade"
+EXPIRY = "expiry"
 
 CHANGE: Final = "change"
 """The field of a commit's metadata with a name that no other commit has."""

@@ -12,6 +12,7 @@ The metadata names every snapshot, and is written with each commit: it must be k
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -46,6 +47,7 @@ from strandline.lakehouse.locations import stores
 from strandline.lakehouse.locations.errors import StoreTrouble
 from strandline.lakehouse.locations.location import Location
 from strandline.lakehouse.tables.backend import (
+    Bounds,
     Change,
     Commit,
     Conflict,
@@ -59,16 +61,15 @@ from strandline.lakehouse.tables.backend import (
 from strandline.lakehouse.tables.catalog_errors import CATALOG_ERRORS, trouble
 from strandline.lakehouse.tables.catalogs import CatalogEntry
 from strandline.lakehouse.tables.errors import BadTable, TableExists, TableMissing
+from strandline.lakehouse.tables.iceberg_schema import retype, words_of
+from strandline.lakehouse.tables.iceberg_upkeep import METADATA, bounds_of, superfluous
 from strandline.lakehouse.tables.names import OwnNames
 from strandline.lakehouse.tables.removals import old_files
 from strandline.lakehouse.tables.transforms import Transform, partition_names
 from strandline.lakehouse.tables.types import as_stored
 from strandline.lakehouse.tables.written import WrittenFile
 
-_METADATA: Final = "strandline"
 _PARTITIONING: Final = "strandline.partitioning"
-SNAPSHOTS_KEPT: Final = 100
-"""What `tidy` leaves: as much history as a table tells."""
 _PROPERTIES: Final[Mapping[str, str]] = {
     TableProperties.COMMIT_NUM_RETRIES: "0",
     "commit.manifest-merge.enabled": "true",
@@ -122,6 +123,14 @@ class IcebergSnapshot:
             ).plan_files()
         }
 
+    def bounds(self, column: str) -> dict[Location, Bounds]:
+        """As `Snapshot.bounds`."""
+        try:
+            field = self.table.schema().find_field(column)
+        except ValueError:
+            return dict.fromkeys(self.own_files, Bounds())
+        return {path: bounds_of(file, field) for path, file in self.own_files.items()}
+
     def history(self, limit: int | None) -> list[Commit]:
         """As `Snapshot.history`: the snapshots that are kept."""
         newest = sorted(
@@ -132,9 +141,7 @@ class IcebergSnapshot:
                 version=item.sequence_number or 0,
                 at_ms=item.timestamp_ms,
                 metadata=json.loads(
-                    (item.summary.additional_properties if item.summary else {}).get(
-                        _METADATA, "{}"
-                    )
+                    (item.summary.additional_properties if item.summary else {}).get(METADATA, "{}")
                 ),
             )
             for item in newest[:limit]
@@ -154,8 +161,10 @@ class IcebergBackend:
         *,
         catalog: CatalogEntry,
         names: OwnNames | None = None,
+        keep_history_ms: int | None = None,
     ) -> None:
         self._names = names
+        self._keep_history_ms = keep_history_ms
         self._directory = directory
         self._transforms = transforms
         self._entry = catalog
@@ -196,7 +205,7 @@ class IcebergBackend:
         )
         with transaction.update_spec() as partitioning:
             for item in transforms:
-                partitioning.add_field(item.column, parse_transform(_words(item)), item.name)
+                partitioning.add_field(item.column, parse_transform(words_of(item)), item.name)
         names = transaction.table_metadata.schema().name_mapping
         transaction.set_properties({TableProperties.DEFAULT_NAME_MAPPING: names.model_dump_json()})
         transaction.commit_transaction()
@@ -238,7 +247,7 @@ class IcebergBackend:
     def replace(self, snapshot: Snapshot, change: Change, schema: pa.Schema) -> int:
         """As `Backend.replace`; a column of another type is a new one of the same name."""
         own = _own(snapshot)
-        return self._write(own, change, lambda begun: _retype(begun, own.schema, schema))
+        return self._write(own, change, lambda begun: retype(begun, own.schema, schema))
 
     def check_rename(self, snapshot: Snapshot) -> None:
         """As `Backend.check_rename`: each column has an id, whatever it is called."""
@@ -266,7 +275,7 @@ class IcebergBackend:
         change: Change,
         begin: Callable[[Transaction], None] = lambda _: None,
     ) -> int:
-        summary = {_METADATA: json.dumps(change.metadata)}
+        summary = {METADATA: json.dumps(change.metadata)}
         with self._committing(), own.table.transaction() as transaction:
             begin(transaction)
             columns = transaction.table_metadata.schema()
@@ -283,16 +292,18 @@ class IcebergBackend:
         return own.version + 1
 
     def tidy(self, snapshot: Snapshot) -> None:
-        """As `Backend.tidy`: only the newest 100 snapshots stay."""
+        """As `Backend.tidy`; marks of queries go with the last snapshot that they made."""
         table = _own(snapshot).table
-        newest = sorted(
-            table.metadata.snapshots, key=lambda item: item.sequence_number or 0, reverse=True
+        old, marks = superfluous(
+            table.metadata, now_ms=int(time.time() * 1000), keep_ms=self._keep_history_ms
         )
-        old = [item.snapshot_id for item in newest[SNAPSHOTS_KEPT:]]
         if not old:
             return
         with self._committing():
             table.maintenance.expire_snapshots().by_ids(old).commit()
+            if marks:
+                with table.transaction() as transaction:
+                    transaction.remove_properties(*marks)
 
     def orphans(self, snapshot: Snapshot, *, before_ms: int) -> list[Location]:
         """As `Backend.orphans`: no snapshot that is kept names them."""
@@ -378,22 +389,6 @@ class IcebergBackend:
             key_metadata=None,
             **statistics.to_serialized_dict(),
         )
-
-
-def _words(transform: Transform) -> str:
-    """A transform as Iceberg writes it."""
-    width = f"[{transform.width}]" if transform.width else ""
-    return f"{transform.kind.value}{width}"
-
-
-def _retype(transaction: Transaction, present: pa.Schema, wanted: pa.Schema) -> None:
-    """Give columns other types: the old column goes, and one of its name comes."""
-    other = [field for field in wanted if not field.type.equals(present.field(field.name).type)]
-    with transaction.update_schema(allow_incompatible_changes=True) as columns:
-        for field in other:
-            columns.delete_column(field.name)
-    with transaction.update_schema() as columns:
-        columns.union_by_name(pa.schema(other))
 
 
 def _own(snapshot: Snapshot) -> IcebergSnapshot:

@@ -1,34 +1,28 @@
 """What keeps a table fast: small files joined, files without a use deleted.
 
-Theory: joining is a commit like any other, on the very table that was read, so that it can neither
-lose nor double a row, and it touches neither frontier nor fence. What happens to a side table is
-listed in a commit of the table, and followed like dead letters (`settling`), so that the two cannot
-disagree.
+Theory: joining is a commit like any other, on the very table that was read (`replacing`), so that
+it can neither lose nor double a row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from functools import partial
-from typing import Final, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from strandline.lakehouse.locations import stores
 from strandline.lakehouse.locations.location import Location
-from strandline.lakehouse.tables import marks
-from strandline.lakehouse.tables.backend import Backend, Change, Conflict, DataFile, Snapshot
+from strandline.lakehouse.tables.backend import Backend, DataFile, Snapshot
 from strandline.lakehouse.tables.committing import Committer, remove_files
 from strandline.lakehouse.tables.definition import STAGING, TableSpec
 from strandline.lakehouse.tables.files import PartitionedFiles
-from strandline.lakehouse.tables.history import COMPACTION, SideChange, describe
-from strandline.lakehouse.tables.landing import land
-from strandline.lakehouse.tables.presence import check_present, check_written
+from strandline.lakehouse.tables.history import COMPACTION
+from strandline.lakehouse.tables.presence import check_present
 from strandline.lakehouse.tables.reading import read_batches, stored_columns
-from strandline.lakehouse.tables.removals import drop_notes, stamp_removed
+from strandline.lakehouse.tables.removals import drop_notes
+from strandline.lakehouse.tables.replacing import Replaced, Replacing
 from strandline.lakehouse.tables.settling import SIDES, SideTables
 from strandline.lakehouse.tables.transforms import PartitionValue
 from strandline.lakehouse.tables.written import WrittenFile
-
-_ATTEMPTS: Final = 20
 
 
 class CompactionResult(NamedTuple):
@@ -42,14 +36,6 @@ class CompactionResult(NamedTuple):
     bytes_before: int = 0
 
 
-class _Joined(NamedTuple):
-    """What one table's small files became."""
-
-    side: str | None
-    removes: list[DataFile]
-    adds: tuple[WrittenFile, ...]
-
-
 class Maintenance:
     """Compaction and vacuum of one table and its side tables."""
 
@@ -60,29 +46,22 @@ class Maintenance:
         self._backend = backend
         self._sides = sides
         self._committer = committer
+        self._replacing = Replacing(spec, backend, sides, committer)
 
     def compact(self, *, target_bytes: int, min_files: int) -> CompactionResult:
         """As `TableStore.compact`."""
         snapshot = self._committer.settled()
-        joined: list[_Joined] = []
+        joined: list[Replaced] = []
         try:
             for side in (None, *SIDES):
                 present = snapshot if side is None else self._sides.load(side)
                 if present is not None:
                     joined.append(self._join(side, present, target_bytes, min_files))
         except BaseException:
-            self._forget(joined)
+            self._replacing.forget(joined)
             raise
         joined = [item for item in joined if item.removes]
-        if not joined:
-            return CompactionResult()
-        for item in joined:
-            check_written(self._spec.directory(item.side), item.adds)
-        stamp_removed(file for item in joined for file in item.removes)
-        try:
-            self._commit(snapshot, joined)
-        except Conflict:
-            self._forget(joined)  # after any other error, a commit may name the files
+        if not joined or not self._replacing.commit(snapshot, joined, COMPACTION, same_rows=True):
             return CompactionResult()
         return CompactionResult(
             sum(len(item.removes) for item in joined),
@@ -105,13 +84,9 @@ class Maintenance:
                 drop_notes(self._spec.directory(each), before_ms=before_ms)
         return [str(path) for path in found]
 
-    def _forget(self, joined: Sequence[_Joined]) -> None:
-        for item in joined:
-            remove_files(self._spec.directory(item.side), item.adds)
-
     def _join(
         self, side: str | None, snapshot: Snapshot, target_bytes: int, min_files: int
-    ) -> _Joined:
+    ) -> Replaced:
         schema = stored_columns(self._spec, side, snapshot.schema)
         directory = self._spec.directory(side)
         removes: list[DataFile] = []
@@ -130,53 +105,7 @@ class Maintenance:
                 remove_files(directory, adds)
                 raise
             removes += files
-        return _Joined(side, removes, tuple(adds))
-
-    def _commit(self, snapshot: Snapshot, joined: Sequence[_Joined]) -> None:
-        """Commit on a table that may have grown meanwhile, as long as it still has the files."""
-        for _ in range(_ATTEMPTS):
-            self._check_present(snapshot, joined)
-            change = self._change(snapshot, joined)
-            try:
-                land(self._backend, change, partial(self._backend.commit, snapshot, change))
-            except Conflict:
-                snapshot = self._committer.settled()
-                continue
-            self._committer.settled()
-            return
-        raise Conflict("The table changes all the time.")
-
-    def _check_present(self, snapshot: Snapshot, joined: Sequence[_Joined]) -> None:
-        for item in joined:
-            present = snapshot if item.side is None else self._sides.load(item.side)
-            live = set() if present is None else {file.path for file in present.files()}
-            if any(file.path not in live for file in item.removes):
-                raise Conflict("Files that were to be joined were replaced meanwhile.")
-
-    def _change(self, snapshot: Snapshot, joined: Sequence[_Joined]) -> Change:
-        sequence = (snapshot.mark(marks.SEQUENCE) or 0) + 1
-        main = next((item for item in joined if item.side is None), _Joined(None, [], ()))
-        sides = {
-            item.side: SideChange(item.adds, tuple(file.path.name for file in item.removes))
-            for item in joined
-            if item.side is not None
-        }
-        return Change(
-            adds=main.adds,
-            removes=main.removes,
-            marks={
-                marks.SEQUENCE: sequence,
-                **{marks.side_mark(side): sequence for side in sides},
-            },
-            metadata=describe(
-                sequence=sequence,
-                kind=COMPACTION,
-                adds=main.adds,
-                removes=main.removes,
-                sides=sides,
-            ),
-            same_rows=True,
-        )
+        return Replaced(side, removes, adds)
 
 
 def _left_behind(directory: Location, before_ms: int) -> list[Location]:

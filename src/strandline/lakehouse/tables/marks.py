@@ -24,6 +24,8 @@ _PREFIX: Final = "strandline/"
 SEQUENCE: Final = f"{_PREFIX}sequence"
 WRITER: Final = f"{_PREFIX}writer"
 WATERMARK: Final = f"{_PREFIX}watermark"
+EXPIRED: Final = f"{_PREFIX}expired"
+"""Up to which time rows were removed for their age, in microseconds since 1970."""
 
 Read = Callable[[str], int | None]
 """Gives the number under a name."""
@@ -37,6 +39,11 @@ def side_mark(side: str) -> str:
 def query_mark(query_id: str) -> str:
     """Under which a query's newest batch number stands: the id itself, which is unique."""
     return query_id
+
+
+def is_of_query(mark: str) -> bool:
+    """Whether a mark is a query's, and not the table's own."""
+    return not mark.startswith(_PREFIX)
 
 
 def writer_of(query_id: str) -> int:

@@ -101,7 +101,7 @@ NAMES: Final = OwnNames(
 
 
 def dropped_schema(names: OwnNames) -> pa.Schema:
-    """The columns of the side table of dropped records: a run of offsets, the end exclusive."""
+    """The columns of tables of dropped or expired records: runs of offsets, ends exclusive."""
     ends = pa.field(names.offset_end, pa.int64())
     return pa.schema([*names.place[:3], ends])
 

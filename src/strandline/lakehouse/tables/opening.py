@@ -38,11 +38,23 @@ def open_backend(
         if spec.format == "iceberg":
             from strandline.lakehouse.tables.iceberg import IcebergBackend
 
-            return IcebergBackend(directory, transforms, catalog=entry_of(spec, side), names=names)
+            return IcebergBackend(
+                directory,
+                transforms,
+                catalog=entry_of(spec, side),
+                names=names,
+                keep_history_ms=spec.keep_history_ms,
+            )
         from strandline.lakehouse.tables.delta import DeltaBackend
 
         for_spark = side is None and spec.writer == "spark"
-        return DeltaBackend(directory, transforms, for_spark=for_spark, names=names)
+        return DeltaBackend(
+            directory,
+            transforms,
+            for_spark=for_spark,
+            names=names,
+            keep_history_ms=spec.keep_history_ms,
+        )
     except ModuleNotFoundError as error:
         raise InvalidSetting(
             "format",

@@ -15,8 +15,8 @@ from strandline.lakehouse.deadletters.letters import letter_schema
 from strandline.lakehouse.locations import stores
 from strandline.lakehouse.locations.location import Location
 from strandline.lakehouse.tables.backend import Snapshot
-from strandline.lakehouse.tables.definition import DEAD_LETTERS, DROPPED, TableSpec
-from strandline.lakehouse.tables.names import dropped_schema
+from strandline.lakehouse.tables.definition import DEAD_LETTERS, DROPPED, EXPIRED, TableSpec
+from strandline.lakehouse.tables.names import OwnNames, dropped_schema
 from strandline.lakehouse.tables.opening import side_partitioning
 from strandline.lakehouse.tables.presence import check_present
 from strandline.lakehouse.values.json_values import fit
@@ -38,7 +38,7 @@ def table_dataset(spec: TableSpec, side: str | None, snapshot: Snapshot | None) 
         empty = pa.schema(list(spec.own_columns()))
         if side == DEAD_LETTERS:
             empty = letter_schema(spec.names)
-        elif side == DROPPED:
+        elif side in (DROPPED, EXPIRED):
             empty = dropped_schema(spec.names)
         return pads.dataset(empty.empty_table())
     schema = stored_columns(spec, side, snapshot.schema)
@@ -63,3 +63,19 @@ def read_batches(files: Sequence[Location], schema: pa.Schema) -> Iterator[pa.Re
                     for field in schema
                 ]
                 yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def offsets_in(names: OwnNames, snapshot: Snapshot) -> dict[Location, tuple[int, int] | None]:
+    """The least and greatest offset in each file of rows, letters or runs of offsets."""
+    found: dict[Location, tuple[int, int] | None] = {}
+    ends = snapshot.bounds(names.offset_end) if names.offset_end in snapshot.schema.names else {}
+    for path, each in snapshot.bounds(names.offset).items():
+        last = [each.greatest]
+        if path in ends:
+            end = ends[path].greatest
+            last.append(None if end is None else end - 1)
+        if each.least is None or None in last:
+            found[path] = None
+        else:
+            found[path] = (each.least, max(filter(None, last), default=each.least))
+    return found

@@ -1,4 +1,4 @@
-"""The side tables: dead letters, late rows, dropped records, always as the table's commits say.
+"""The side tables (letters, late rows, dropped and expired records), as the table's commits say.
 
 Theory: a commit of the table lists what it does to its side tables, and marks its number as due. A
 side table marks the number of the last commit that it followed, in the change that follows it; so
@@ -14,7 +14,13 @@ import pyarrow as pa
 
 from strandline.lakehouse.tables import marks
 from strandline.lakehouse.tables.backend import Backend, Change, Conflict, Snapshot
-from strandline.lakehouse.tables.definition import DEAD_LETTERS, DROPPED, LATE, TableSpec
+from strandline.lakehouse.tables.definition import (
+    DEAD_LETTERS,
+    DROPPED,
+    EXPIRED,
+    LATE,
+    TableSpec,
+)
 from strandline.lakehouse.tables.errors import BadTable, FencedWriter, TableExists
 from strandline.lakehouse.tables.history import SideChange, read_sides
 from strandline.lakehouse.tables.names import FIRST
@@ -22,7 +28,7 @@ from strandline.lakehouse.tables.opening import open_backend, side_partitioning
 from strandline.lakehouse.tables.schemas import settle_schema
 from strandline.lakehouse.tables.types import as_doubles
 
-SIDES: Final = (DEAD_LETTERS, LATE, DROPPED)
+SIDES: Final = (DEAD_LETTERS, LATE, DROPPED, EXPIRED)
 _ATTEMPTS: Final = 20
 _RECENT: Final = 20
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 
 from strandline.lakehouse.locations import stores
+from strandline.lakehouse.locations.location import Location
 from strandline.lakehouse.tables import marks
 from strandline.lakehouse.tables.backend import Backend, DataFile, Snapshot
 from strandline.lakehouse.tables.committing import (
@@ -25,6 +26,7 @@ from strandline.lakehouse.tables.committing import (
 )
 from strandline.lakehouse.tables.definition import SPEC_FILE, TableSpec, partitioning
 from strandline.lakehouse.tables.errors import TableExists
+from strandline.lakehouse.tables.expiring import Expired, Expiring, FileAge
 from strandline.lakehouse.tables.history import BATCH, CommitRecord, read_record
 from strandline.lakehouse.tables.identity import (
     BatchIdentity,
@@ -34,7 +36,7 @@ from strandline.lakehouse.tables.identity import (
 )
 from strandline.lakehouse.tables.maintenance import CompactionResult, Maintenance
 from strandline.lakehouse.tables.opening import check_commits, open_backend, open_for_run
-from strandline.lakehouse.tables.reading import table_dataset
+from strandline.lakehouse.tables.reading import offsets_in, table_dataset
 from strandline.lakehouse.tables.settling import SIDES, SideTables
 from strandline.lakehouse.tables.upgrading import upgrade
 from strandline.lakehouse.tables.widening import widen
@@ -62,6 +64,7 @@ class TableStore:
         self._sides = SideTables(spec)
         self.committer = Committer(spec, self._backend, self._sides)
         self._maintenance = Maintenance(spec, self._backend, self._sides, self.committer)
+        self._expiring = Expiring(spec, self._backend, self._sides, self.committer)
 
     def create(self) -> None:
         """Make the empty table; raises TableExists, and InvalidSetting for an unsafe store."""
@@ -166,6 +169,11 @@ class TableStore:
         snapshot = self._snapshot(side)
         return [] if snapshot is None else snapshot.files()
 
+    def offsets_in(self, side: str | None = None) -> dict[Location, tuple[int, int] | None]:
+        """The least and greatest offset in each file; None where the format does not know."""
+        snapshot = self._snapshot(side)
+        return {} if snapshot is None else offsets_in(self.spec.names, snapshot)
+
     def dataset(self, side: str | None = None) -> pads.Dataset:
         """All rows with all columns but Delta's partition columns, for pyarrow."""
         return table_dataset(self.spec, side, self._snapshot(side))
@@ -173,6 +181,18 @@ class TableStore:
     def compact(self, *, target_bytes: int = 128 << 20, min_files: int = 4) -> CompactionResult:
         """Join small files, of the side tables too; readers see the same rows before and after."""
         return self._maintenance.compact(target_bytes=target_bytes, min_files=min_files)
+
+    def expire(self, *, now_ms: int) -> Expired:
+        """Remove rows, late rows and letters that are older than the definition allows.
+
+        Their places are noted in the side table `expired`. If files are replaced by others
+        meanwhile, nothing is removed.
+        """
+        return self._expiring.expire(now_ms=now_ms)
+
+    def ages(self) -> dict[str | None, list[FileAge]]:
+        """How old the rows of each file are, of the table and of side tables whose rows age."""
+        return dict(self._expiring.ages(self.committer.settled()))
 
     def widen(self, column: str) -> int:
         """Make a column of integers one of doubles, which writes every file again; counts them.
@@ -202,8 +222,11 @@ class TableStore:
         return self._maintenance.vacuum(before_ms=now_ms - older_than_ms, dry_run=dry_run)
 
     def checkpoint(self) -> None:
-        """Shorten what must be read to load the table."""
+        """Shorten what must be read to load the table and its side tables."""
         self._backend.tidy(self._backend.load())
+        for side in SIDES:
+            if (present := self._sides.load(side)) is not None:
+                self._sides.backend(side).tidy(present)
 
     def _snapshot(self, side: str | None) -> Snapshot | None:
         snapshot = self.committer.settled()

@@ -67,9 +67,12 @@ class PlaceNotes:
 
     def pack(self) -> tuple[Places, ...]:
         """All that was noted, as a task's result."""
-        whole = {place: np.unique(np.concatenate(all_)) for place, all_ in self._found.items()}
-        packed = [_pack(place, some) for place, some in sorted(whole.items()) if len(some)]
+        packed = [_pack(place, some) for place, some in sorted(self.whole().items()) if len(some)]
         return (*packed, *self._foreign)
+
+    def whole(self) -> dict[TopicPartition, Offsets]:
+        """All that was noted, but what is outside of spans or of nowhere."""
+        return {place: np.unique(np.concatenate(all_)) for place, all_ in self._found.items()}
 
     def _within(self, place: TopicPartition, offsets: Offsets) -> Offsets:
         if self._spans is None:

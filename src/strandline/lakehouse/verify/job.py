@@ -9,7 +9,7 @@ there keys are compared (`upserted.py`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -17,13 +17,14 @@ from pyspark.sql import functions as f
 
 from strandline.client.admin import Admin
 from strandline.client.admin_configs import Resource
+from strandline.client.clock import SystemClock
 from strandline.client.cluster import ClusterClient
 from strandline.lakehouse.pipeline import log_facts
 from strandline.lakehouse.pipeline.errors import PipelineFailed
 from strandline.lakehouse.pipeline.start_offsets import check_same_logs
 from strandline.lakehouse.reading.settings import ReadSettings
 from strandline.lakehouse.tables.backend import DataFile
-from strandline.lakehouse.tables.definition import DEAD_LETTERS, DROPPED, LATE
+from strandline.lakehouse.tables.definition import DEAD_LETTERS, DROPPED, EXPIRED, LATE
 from strandline.lakehouse.tables.identity import TableState
 from strandline.lakehouse.tables.presence import absence, absent_files
 from strandline.lakehouse.tables.store import TableStore
@@ -31,6 +32,7 @@ from strandline.lakehouse.verify.compared import Compared
 from strandline.lakehouse.verify.coverage import Coverage, Span, Step, coverage
 from strandline.lakehouse.verify.places import logged
 from strandline.lakehouse.verify.report import EXPLODED, Example, PartitionReport, Report, Verdict
+from strandline.lakehouse.verify.standing import Held, keep, kept, noted, open_since
 from strandline.lakehouse.verify.upserted import judge_keys
 from strandline.types import TopicPartition
 
@@ -42,21 +44,29 @@ _PLACES: Final[Mapping[str, str | None]] = {
     "late": LATE,
     "dead_letters": DEAD_LETTERS,
     "dropped": DROPPED,
+    "expired": EXPIRED,
 }
 _RECORD: Final = ("topic", "partition", "offset")
 
 
-def verify(spark: SparkSession, store: TableStore, settings: ReadSettings) -> Report:
+def verify(
+    spark: SparkSession, store: TableStore, settings: ReadSettings, *, everything: bool = False
+) -> Report:
     """Prove it. Raises `PipelineError`, `ReadError`, `TableError` when it cannot even be tried.
 
-    The table may be written to meanwhile: then the proof is of a commit in between.
+    The table may be written to meanwhile: then the proof is of a commit in between. What the last
+    proof has shown is not compared again, unless `everything` is to be; a table that is upserted is
+    always compared as a whole.
     """
-    state, files = _at_one_commit(store)
-    files, absent = _there(files)
+    state, named, held = _at_one_commit(store)
+    files, absent = _there(named)
     facts = log_facts.ask(settings, store.spec.topics, state.frontiers)
     check_same_logs(state.frontiers, facts)
     compacted = _compacted(settings, store.spec.topics)
-    compared = Compared(spark, store.spec, state, files, facts, compacted, settings)
+    appends = store.spec.mode == "append"
+    before = kept(store.spec) if appends and not everything else None
+    left = None if before is None else open_since(before, state, named, held)
+    compared = Compared(spark, store.spec, state, files, facts, compacted, settings, left)
     steps, lost = _recorded_by_commits(store, state.sequence)
     covered = coverage(steps)
     report = Report(
@@ -65,7 +75,7 @@ def verify(spark: SparkSession, store: TableStore, settings: ReadSettings) -> Re
         store.spec.mode,
         {
             partition: PartitionReport(
-                frontier.start,
+                frontier.start if left is None else _first(left.spans[partition], frontier.end),
                 frontier.end,
                 facts.earliest[partition],
                 lost=lost.get(partition, []),
@@ -73,15 +83,22 @@ def verify(spark: SparkSession, store: TableStore, settings: ReadSettings) -> Re
             for partition, frontier in state.frontiers.items()
         },
         wrong=absent + _wrong_commits(covered, state),
+        since=None if left is None else left.standing.sequence,
+        since_ms=None if left is None else left.standing.at_ms,
     )
     if state.frontiers:
-        judge = judge_keys if store.spec.mode == "upsert" else _judge_offsets
-        judged = judge(compared).persist()
+        judged = (_judge_offsets if appends else judge_keys)(compared).persist()
         try:
             _fill(report, judged)
         finally:
             judged.unpersist()
+    if appends and report.is_good:
+        keep(store.spec, noted(state, held, now_ms=SystemClock().wall_ms()))
     return report
+
+
+def _first(spans: Sequence[Span], end: int) -> int:
+    return spans[0].start if spans else end
 
 
 def _judge_offsets(compared: Compared) -> DataFrame:
@@ -95,6 +112,8 @@ def _judge_offsets(compared: Compared) -> DataFrame:
     nothing = f.lit(None).cast("long").alias("row")
     seen = log.select(*_RECORD, f.lit("log").alias("place"), nothing)
     for place, side in _PLACES.items():
+        if not compared.has(side):
+            continue
         rows = compared.held(side)
         seen = seen.unionByName(rows.select(*_RECORD, f.lit(place).alias("place"), "row"))
     counted = seen.groupBy(*_RECORD).agg(
@@ -110,7 +129,7 @@ def _judge_offsets(compared: Compared) -> DataFrame:
 def _verdict() -> Column:
     """Of one offset, from how often it is where."""
     rows = f.col("rows") + f.col("late")
-    beside = f.col("dead_letters") + f.col("dropped")
+    beside = f.col("dead_letters") + f.col("dropped") + f.col("expired")
     in_table = rows + beside
     is_inside = (f.col("offset") >= f.col("start")) & (f.col("offset") < f.col("end"))
     return (
@@ -153,13 +172,21 @@ def _examples(judged: DataFrame) -> list[Example]:
 
 def _at_one_commit(
     store: TableStore,
-) -> tuple[TableState, dict[str | None, list[DataFile]]]:
-    """The table's state and its files, of the same commit although others may follow it."""
+) -> tuple[TableState, dict[str | None, list[DataFile]], dict[str | None, dict[str, Held]]]:
+    """The table's state, its files and the offsets in these, of one commit.
+
+    Others may follow it meanwhile.
+    """
     for _ in range(_LOOKS):
         state = store.state()
         files = {side: store.files(side) for side in _PLACES.values()}
+        bounds = {side: store.offsets_in(side) for side in files}
         if store.state().version == state.version:
-            return state, files
+            held = {
+                side: {each.path.name: bounds[side].get(each.path) for each in named}
+                for side, named in files.items()
+            }
+            return state, files, held
     raise PipelineFailed(f"Table '{store.spec.name}' changes faster than it can be looked at.")
 
 

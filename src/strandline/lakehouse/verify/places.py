@@ -19,7 +19,13 @@ from strandline.lakehouse.pipeline.tasks import shares
 from strandline.lakehouse.reading.ranges import OffsetRange, RangeReader
 from strandline.lakehouse.reading.settings import ReadSettings
 from strandline.lakehouse.tables.backend import DataFile
-from strandline.lakehouse.tables.definition import DEAD_LETTERS, DROPPED, LATE, TableSpec
+from strandline.lakehouse.tables.definition import (
+    DEAD_LETTERS,
+    DROPPED,
+    EXPIRED,
+    LATE,
+    TableSpec,
+)
 
 _OFFSETS_PER_TASK = 1_000_000
 _READING_TASKS_MAX = 64
@@ -33,8 +39,8 @@ def held(
     """topic, partition, offset and key of the rows in a table's files, or those of one beside it.
 
     Keys are null where the table does not keep them. Notes of lost ranges are not rows. `row` is
-    the number of the row among those of its record, where the table keeps one; a dropped record
-    counts as a row of that side table.
+    the number of the row among those of its record, where the table keeps one; a dropped
+    or expired record counts as a row of that side table.
     """
     has_key = side == DEAD_LETTERS or (side is None and spec.with_key)
     names = spec.names
@@ -48,7 +54,7 @@ def held(
     has_row = side in (None, LATE) and spec.explode
     if has_row:
         columns.append((names.row, pa.int64()))
-    if side in (DEAD_LETTERS, DROPPED):
+    if side in (DEAD_LETTERS, DROPPED, EXPIRED):
         columns.append((names.offset_end, pa.int64()))
     rows = frame_of(
         spark, [each.path for each in files], pa.schema(columns), tasks_max=_READING_TASKS_MAX
@@ -56,7 +62,7 @@ def held(
     if side == DEAD_LETTERS:
         rows = rows.where(f"{names.offset_end} = {names.offset} + 1")
     offset = f.col(names.offset)
-    if side == DROPPED:
+    if side in (DROPPED, EXPIRED):
         offset = f.explode(f.sequence(offset, f.col(names.offset_end) - 1))
     return rows.select(
         f.col(names.topic).alias("topic"),

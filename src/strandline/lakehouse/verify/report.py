@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
@@ -60,7 +61,8 @@ class PartitionReport:
     log_start: int
     counts: dict[Verdict, int] = field(default_factory=dict)
     places: dict[str, int] = field(default_factory=dict)
-    """Rows by where they are: `rows`, `late`, `dead_letters`; records that the transform `dropped`;
+    """Rows by where they are: `rows`, `late`, `dead_letters`; records that the transform `dropped`,
+    or whose rows or letters `expired`;
     and how many rows more than records there are (`exploded`)."""
     lost: list[Span] = field(default_factory=list)
     """Declared: the log had lost them before they were read."""
@@ -77,6 +79,10 @@ class Report:
     wrong: list[str] = field(default_factory=list)
     """Faults of the commits themselves."""
     examples: list[Example] = field(default_factory=list)
+    since: int | None = None
+    """The commit whose proof this one goes on from: only what was open since then is counted."""
+    since_ms: int | None = None
+    """When that proof was made."""
 
     @property
     def is_good(self) -> bool:
@@ -111,6 +117,11 @@ class Report:
                 "are noted as lost."
                 for span in each.lost
             ]
+        if self.since is not None and self.since_ms is not None:
+            lines.append(
+                f"Continued from the proof of commit {self.since}, of {_shown(self.since_ms)}: "
+                "what it showed was not compared again (--all does)."
+            )
         what = "key" if self.mode == "upsert" else "record"
         lines.append(
             f"Proven: every {what} of the log below the frontier is in the table, or in a table "
@@ -129,6 +140,8 @@ class Report:
         lines = []
         if dropped := self.place("dropped"):
             lines.append(f"{dropped:,} records were dropped by the table's transform.")
+        if expired := self.place("expired"):
+            lines.append(f"{expired:,} records had rows or letters that went for their age.")
         if exploded := self.place(EXPLODED):
             lines.append(f"{exploded:,} rows are further ones of records that became several.")
         return lines
@@ -142,6 +155,7 @@ class Report:
             "table": self.table,
             "commits": self.sequence,
             "good": self.is_good,
+            "since": self.since,
             "wrong": self.wrong,
             "partitions": [
                 {
@@ -162,6 +176,10 @@ class Report:
             ],
             "sentences": self.sentences(),
         }
+
+
+def _shown(at_ms: int) -> str:
+    return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%d %H:%M} UTC"
 
 
 _WRONG: Mapping[Verdict, str] = {

@@ -23,8 +23,11 @@ def verify_table(
     config: ClientConfig = UNSECURED,
     spark: SparkOptions | None = None,
     tell: Callable[[str], None] = log.warning,
+    everything: bool = False,
 ) -> Report:
     """Prove that a table holds every record below its frontier exactly once.
+
+    What the last proof has shown is not compared again, unless `everything` is to be.
 
     If Spark runs in this process already, its session is used and left as it is, and `spark` has no
     effect; `tell` gets a sentence when executors take their time. Raises `TableError`,
@@ -39,4 +42,4 @@ def verify_table(
     session = open_session(f"table verify {spec.name}", spark or SparkOptions(), tell=tell)
     with nullcontext() if is_given else session:
         options = RunOptions(bootstrap=bootstrap, config=config)
-        return verify(session, store, options.read_settings(spec))
+        return verify(session, store, options.read_settings(spec), everything=everything)

@@ -1,12 +1,12 @@
 """The proof for a table that has one row per key: it is that of the key's newest record.
 
 The log's records below the frontier are reduced to the newest one of each key in each partition,
-without those that are dead letters. One that the table's transform dropped counts as a tombstone:
-its key has no row. The table must have a row for exactly those keys whose newest
-record is no tombstone, and it must be that record's. A key that occurs in several partitions,
-because some were added, has the row of the partition that was committed last, which the log does
-not tell: then the newest record of either is right, and so is no row if one of them is a tombstone.
-A key that the log no longer knows, by retention, can only be proven to be there once.
+without those that are dead letters. One that the table's transform dropped, or whose row went for
+its age, counts as a tombstone: its key has no row. The table must have a row for exactly those keys
+whose newest record is no tombstone, and it must be that record's. A key that occurs in several
+partitions, because some were added, has the row of the partition that was committed last, which the
+log does not tell: then the newest record of either is right, and so is no row if one of them is a
+tombstone. A key that the log no longer knows, by retention, can only be proven to be there once.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
-from strandline.lakehouse.tables.definition import DEAD_LETTERS, DROPPED
+from strandline.lakehouse.tables.definition import DEAD_LETTERS, DROPPED, EXPIRED
 from strandline.lakehouse.verify.compared import Compared
 from strandline.lakehouse.verify.places import logged
 from strandline.lakehouse.verify.report import Verdict
@@ -29,14 +29,14 @@ def judge_keys(compared: Compared) -> DataFrame:
     """topic, partition, offset, rows and verdict of every key that the log or the table has."""
     spark = compared.spark
     dead = compared.held(DEAD_LETTERS).select(*_RECORD)
-    dropped = compared.held(DROPPED).select(*_RECORD, f.lit(True).alias("dropped"))
+    logs = logged(spark, compared.ranges(), compared.settings, with_keys=True)
+    logs = logs.where("key is not null").join(dead, list(_RECORD), "left_anti")
+    for side in filter(compared.has, (DROPPED, EXPIRED)):
+        gone = compared.held(side).select(*_RECORD, f.lit(True).alias("gone"))
+        logs = logs.join(gone, list(_RECORD), "left")
+        logs = logs.withColumn("deleted", f.col("deleted") | f.col("gone").isNotNull()).drop("gone")
     newest = (
-        logged(spark, compared.ranges(), compared.settings, with_keys=True)
-        .where("key is not null")
-        .join(dead, list(_RECORD), "left_anti")
-        .join(dropped, list(_RECORD), "left")
-        .withColumn("deleted", f.col("deleted") | f.col("dropped").isNotNull())
-        .groupBy("key", *_HERE)
+        logs.groupBy("key", *_HERE)
         .agg(f.max_by(f.struct("offset", "deleted"), "offset").alias("last"))
         .select("key", f.struct(*_HERE, "last.offset").alias("record"), "last.deleted")
         .groupBy("key")
@@ -65,6 +65,7 @@ def judge_keys(compared: Compared) -> DataFrame:
             f.lit(0).alias("late"),
             f.lit(0).alias("dead_letters"),
             f.lit(0).alias("dropped"),
+            f.lit(0).alias("expired"),
             "verdict",
         )
     )

@@ -1,0 +1,92 @@
+"""Which parts of a table's definition do not go together. Raises InvalidSetting throughout."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from strandline.errors import InvalidSetting
+from strandline.lakehouse.tables.names import FIRST
+from strandline.lakehouse.tables.transforms import TransformKind
+from strandline.schemas.registered import check_url
+
+if TYPE_CHECKING:
+    from strandline.lakehouse.tables.definition import TableSpec
+
+
+def check_registry(spec: TableSpec) -> None:
+    """What a registry is for."""
+    if spec.key_format == "avro" and spec.registry is None:
+        raise InvalidSetting("registry", "Avro keys are read by their ids: name a registry.")
+    if spec.registry is None:
+        return
+    check_url(spec.registry)
+    if spec.framing != "confluent" and spec.value_format != "raw" and spec.key_format != "avro":
+        raise InvalidSetting("framing", "Values with a registry are in the framing 'confluent'.")
+
+
+def check_transformed(spec: TableSpec) -> None:
+    """That a transform fits the table."""
+    if spec.select is not None and spec.transform is not None:
+        raise InvalidSetting("select", "A table has a select or a transform, not both.")
+    if spec.explode and not spec.is_transformed:
+        raise InvalidSetting(
+            "explode", "Only a select or a transform can give several rows for a record."
+        )
+    if spec.explode and spec.mode == "upsert":
+        raise InvalidSetting(
+            "explode", "A table that is upserted has one row per key: it cannot have several."
+        )
+    if spec.is_transformed and not spec.names.row:
+        raise InvalidSetting(
+            "version",
+            f"Table '{spec.name}' has the column names of version 0.1.0; strandline table upgrade "
+            f"{spec.name} comes before a select or a transform.",
+        )
+
+
+def check_renamed(spec: TableSpec) -> None:
+    """That a column of the first version's is not meant by its name of then."""
+    newer = FIRST.renamed(spec.names)
+    for name, used in (
+        ("event_time", [spec.event_time]),
+        ("partition_by", [each.column for each in spec.partition_by]),
+    ):
+        for column in used:
+            if column in FIRST.own - spec.names.own - spec.columns.keys():
+                raise InvalidSetting(
+                    name,
+                    f"{name} cannot be {column}: that column is called {newer[column]} in tables "
+                    "that are made now. If the values have a field of that name, give its type in "
+                    "columns.",
+                )
+
+
+def check_writer(spec: TableSpec) -> None:
+    """What Spark's own writer can do for a table."""
+    if spec.format != "delta":
+        raise InvalidSetting(
+            "writer",
+            "Spark's writer fills Delta tables only: Iceberg has no release for Spark 4.2 "
+            "(org.apache.iceberg:iceberg-spark-runtime-4.2_2.13) that it could be. "
+            "Leave the writer out.",
+        )
+    if not spec.place.is_local:
+        raise InvalidSetting(
+            "writer",
+            "Spark's writer fills tables on disks only: two writers are kept apart there by a lock "
+            "that a store does not have. Leave the writer out.",
+        )
+    if spec.mode != "append":
+        raise InvalidSetting(
+            "writer",
+            "Spark's writer only appends: a table that is upserted is written by this package, "
+            "which checks keys and offsets in the commit itself. Leave the writer out.",
+        )
+    for transform in spec.partition_by:
+        if transform.kind is TransformKind.IDENTITY:
+            raise InvalidSetting(
+                "partition_by",
+                "Spark's writer keeps a column that divides a table out of its files, so that "
+                f"other readers of the files miss {transform.column}: divide the table by "
+                "truncate or bucket of it, or leave the writer out.",
+            )

@@ -1,0 +1,32 @@
+"""What keeps the log of a Delta table from growing without end, in Delta's own terms.
+
+Theory: marks are Delta's application transactions. Delta forgets one that was written with a time,
+when `delta.setTransactionRetentionDuration` has passed since; one without a time stays for good. So
+only the marks of queries get a time: each run of a table is a new query, whose mark says nothing
+once it has ended. A query that committed nothing for a week and then goes on is not recognised as
+one that was fenced. It still cannot double a record, since its ranges are held against the
+frontier. Frontier, fence and watermark must stay, and have no time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from strandline.lakehouse.tables.marks import is_of_query
+
+_MARKS: Final = "delta.setTransactionRetentionDuration"
+_LOG: Final = "delta.logRetentionDuration"
+
+
+def upkeep_properties(keep_history_ms: int | None, *, for_spark: bool) -> Mapping[str, str]:
+    """Properties of a table. Spark's writer gives marks times of its own: there none may expire."""
+    found = {} if for_spark else {_MARKS: "interval 7 days"}
+    if keep_history_ms is not None:
+        found[_LOG] = f"interval {keep_history_ms // 1000} seconds"
+    return found
+
+
+def dated(mark: str, now_ms: int) -> int | None:
+    """The time that a mark is written with."""
+    return now_ms if is_of_query(mark) else None
