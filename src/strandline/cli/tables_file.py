@@ -42,6 +42,7 @@ _TOP: Final = (
     "tables",
 )
 _RESTART: Final = ("first", "most")
+_HELP: Final = ["-h", "--help"]
 _NOT_OF_A_TABLE: Final = frozenset(
     {"tables", "bootstrap", "client-config", "help", "once", "fail-on-dead", "json"}
 )
@@ -244,7 +245,8 @@ def _parsed(command: click.Command, name: str, settings: Settings, where: str) -
     for key, value in settings.items():
         arguments += _arguments(key, options[key], value, where)
     try:
-        return command.make_context(command.name, arguments, resilient_parsing=False).params
+        # Click makes a command's option for help once, as the first context asks for it.
+        return command.make_context(command.name, arguments, help_option_names=_HELP).params
     except click.BadParameter as wrong:
         setting = "" if wrong.param is None else f"{max(wrong.param.opts, key=len).lstrip('-')}: "
         raise _Fault(f"{where}: {setting}{wrong.message}") from wrong
