@@ -2,18 +2,54 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 from strandline.errors import InvalidSetting
-from strandline.lakehouse.tables.names import FIRST
-from strandline.lakehouse.tables.transforms import TransformKind
+from strandline.lakehouse.locations.location import Location
+from strandline.lakehouse.tables.names import FIRST, OwnNames
+from strandline.lakehouse.tables.transforms import Transform, TransformKind
 from strandline.schemas.registered import check_url
 
-if TYPE_CHECKING:
-    from strandline.lakehouse.tables.definition import TableSpec
+
+class Defined(Protocol):
+    """What is looked at of a definition (`TableSpec`, which says what each part means)."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def value_format(self) -> str: ...
+    @property
+    def framing(self) -> str: ...
+    @property
+    def key_format(self) -> str: ...
+    @property
+    def registry(self) -> str | None: ...
+    @property
+    def select(self) -> str | None: ...
+    @property
+    def transform(self) -> str | None: ...
+    @property
+    def explode(self) -> bool: ...
+    @property
+    def is_transformed(self) -> bool: ...
+    @property
+    def mode(self) -> str: ...
+    @property
+    def format(self) -> str: ...
+    @property
+    def names(self) -> OwnNames: ...
+    @property
+    def event_time(self) -> str | None: ...
+    @property
+    def partition_by(self) -> Sequence[Transform]: ...
+    @property
+    def columns(self) -> Mapping[str, str]: ...
+    @property
+    def place(self) -> Location: ...
 
 
-def check_registry(spec: TableSpec) -> None:
+def check_registry(spec: Defined) -> None:
     """What a registry is for."""
     if spec.key_format == "avro" and spec.registry is None:
         raise InvalidSetting("registry", "Avro keys are read by their ids: name a registry.")
@@ -24,7 +60,7 @@ def check_registry(spec: TableSpec) -> None:
         raise InvalidSetting("framing", "Values with a registry are in the framing 'confluent'.")
 
 
-def check_transformed(spec: TableSpec) -> None:
+def check_transformed(spec: Defined) -> None:
     """That a transform fits the table."""
     if spec.select is not None and spec.transform is not None:
         raise InvalidSetting("select", "A table has a select or a transform, not both.")
@@ -44,7 +80,7 @@ def check_transformed(spec: TableSpec) -> None:
         )
 
 
-def check_renamed(spec: TableSpec) -> None:
+def check_renamed(spec: Defined) -> None:
     """That a column of the first version's is not meant by its name of then."""
     newer = FIRST.renamed(spec.names)
     for name, used in (
@@ -61,7 +97,7 @@ def check_renamed(spec: TableSpec) -> None:
                 )
 
 
-def check_writer(spec: TableSpec) -> None:
+def check_writer(spec: Defined) -> None:
     """What Spark's own writer can do for a table."""
     if spec.format != "delta":
         raise InvalidSetting(
