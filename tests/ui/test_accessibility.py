@@ -26,6 +26,7 @@ VIEWS = (
     ("topics/orders", "All 3"),
     ("topics/orders/0", "All that the brokers say"),
     ("topics/orders/0/records", "offset 0"),
+    ("tables", "started without tables"),
     ("groups", "readers"),
     ("transactions", "No transaction is open."),
     ("ledger", "Nothing was cut off."),

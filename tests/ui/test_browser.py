@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import shutil
+import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
 from strandline.client.cluster import ClusterClient
 from strandline.client.producer import Producer
+from strandline.lakehouse.tables.spec import save_spec
 from strandline.testing import Cluster
+from tests.lakehouse.tables.table_world import TableWorld
+from tests.ui.axe import violations
 from tests.ui.browser import Tab
 from tests.ui.server import Page
 
@@ -128,3 +137,50 @@ def test_records_are_shown_as_text_only(cluster: Cluster, page: Page, tab: Tab) 
     tab.wait_for("<img src=x onerror=document.title=1>")
     assert tab.value("document.title") == "Strandline"
     assert tab.value("document.querySelectorAll('main img').length") == 0
+
+
+@contextmanager
+def page_with_tables(cluster: Cluster, tables: Path) -> Iterator[str]:
+    """The address of `strandline ui --tables`, which ends with the block as by Ctrl-C."""
+    arguments = ["--port", "0", "--bootstrap", cluster.bootstrap_servers, "--tables", str(tables)]
+    child = subprocess.Popen(
+        [sys.executable, "-m", "strandline.cli", "ui", *arguments],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert child.stdout is not None
+    try:
+        yield child.stdout.readline().strip()
+    finally:
+        child.send_signal(signal.SIGINT)
+        child.communicate()
+    assert child.returncode == 128 + signal.SIGINT
+
+
+def test_tables_beside_their_logs(cluster: Cluster, tab: Tab, tmp_path: Path) -> None:
+    """Frontier and log end, commits, dead letters with their reasons; kept up to date."""
+    tab.complaints.clear()
+    cluster.create_topic("flights", partitions=1, replication_factor=3)
+    world = TableWorld(tmp_path / "flights")
+    save_spec(world.spec)
+    with ClusterClient(cluster.bootstrap_servers) as client, Producer(client) as producer:
+        for _ in range(7):
+            producer.send("flights", b'{"n": 1}')
+        producer.flush().raise_failure()
+    world.batch("q", 0, [{"n": 1}, b"{"])
+    with page_with_tables(cluster, tmp_path) as address:
+        tab.open(f"{address}#/tables")
+        tab.wait_for("5 behind")
+        said = text_of(tab, "main")
+        for expected in ("Frontier, beside the log's end", "Last commits", "1 BadValue", "batch"):
+            assert expected in said
+        tab.size(360, 740)
+        assert tab.overflow == 0
+        assert shutil.which("npm") is None or violations(tab) == []
+        tab.value("document.querySelector('main details summary').click()")
+        world.batch("q", 1, [{"n": 1}] * 5, start=2)
+        tab.wait_for("nothing is missing")
+        assert tab.value("document.querySelector('main details').open") is False
+        tab.size(1200, 800)
+        tab.open("about:blank")
+    assert not tab.complaints

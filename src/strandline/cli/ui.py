@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from strandline.cli.connecting import bootstrap_option
@@ -11,6 +13,9 @@ from strandline.client.settings import join_addresses, parse_addresses
 from strandline.config.loopback import loopback
 from strandline.errors import InvalidSetting
 from strandline.schemas.places import NOWHERE, SchemaPlaces
+
+if TYPE_CHECKING:
+    from strandline.ui.questions import Question
 
 DEFAULT_PORT = 9080
 
@@ -33,6 +38,11 @@ DEFAULT_PORT = 9080
 )
 @edit_option
 @schema_options
+@click.option(
+    "--tables",
+    metavar="DIR",
+    help="Show the lakehouse tables in this directory, here or in a store, as well.",
+)
 @bootstrap_option
 def ui(
     port: int,
@@ -40,6 +50,7 @@ def ui(
     may_edit: bool,
     schema_directory: str | None,
     registry: str | None,
+    tables: str | None,
     bootstrap: str | None,
 ) -> None:
     """Serve the live page of a cluster until Ctrl-C."""
@@ -50,7 +61,28 @@ def ui(
     except InvalidSetting as wrong:
         raise click.UsageError(str(wrong)) from wrong
     places = schema_places(schema_directory, registry)
-    serve_page(host, port, join_addresses(addresses), schemas=places, may_edit=may_edit)
+    serve_page(
+        host,
+        port,
+        join_addresses(addresses),
+        schemas=places,
+        may_edit=may_edit,
+        tables=None if tables is None else _tables_in(tables),
+    )
+
+
+def _tables_in(directory: str) -> Question:
+    """What tells of the tables in a directory. Raises `click.UsageError`, `ClickException`."""
+    from strandline.cli.table_options import check_installed
+    from strandline.lakehouse.locations.location import Location
+
+    check_installed(needs_spark=False)
+    from strandline.lakehouse.service.showing import TablesShown
+
+    try:
+        return TablesShown(Location.parse(directory, setting="--tables")).document
+    except InvalidSetting as wrong:
+        raise click.UsageError(str(wrong)) from wrong
 
 
 def serve_page(
@@ -61,6 +93,7 @@ def serve_page(
     schemas: SchemaPlaces = NOWHERE,
     *,
     may_edit: bool = False,
+    tables: Question | None = None,
 ) -> None:
     """Serve, and say where. Without `bootstrap` there are scenarios only."""
     try:
@@ -80,4 +113,6 @@ def serve_page(
             "--edit is for a page on loopback: whatever can open the page could change the cluster."
         )
     click.echo(f"{serving.address_of(listening)}{path}\nCtrl-C stops")
-    serving.serve(listening, bootstrap, schemas=Schemas.at(schemas), may_edit=may_edit)
+    serving.serve(
+        listening, bootstrap, schemas=Schemas.at(schemas), may_edit=may_edit, tables=tables
+    )

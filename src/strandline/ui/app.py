@@ -53,11 +53,12 @@ def application(
     schemas: Schemas | None = None,
     *,
     may_edit: bool = False,
+    tables: questions.Question | None = None,
 ) -> Starlette:
     """The server for one cluster; without one it serves scenarios only.
 
     `injector` causes faults, `schemas` are for the records; with `may_edit` pages may produce
-    records and reset groups.
+    records and reset groups. `tables` is asked for what lakehouse tables are there.
     """
     watcher = None if bootstrap is None else Watcher(bootstrap)
     cache = None if bootstrap is None else RequestCache(bootstrap, _CLIENT)
@@ -88,6 +89,7 @@ def application(
         routes += _live_routes(watcher, cache)
         routes += _question_routes(watcher, cache, bootstrap, schemas or Schemas())
         routes += _edit_routes(bootstrap, may_edit=may_edit)
+        routes.append(Route("/api/tables", _polled(cache, tables or _no_tables)))
     if injector is not None:
         routes += _fault_routes(injector)
     return Starlette(
@@ -209,6 +211,12 @@ def _edit_routes(bootstrap: str, *, may_edit: bool) -> list[Route]:
         Route("/api/topics/{topic}/records", editor(editing.produce), methods=["POST"]),
         Route("/api/groups/{group}/offsets", editor(editing.reset), methods=["POST"]),
     ]
+
+
+def _no_tables(cluster: ClusterClient, values: Mapping[str, str]) -> Any:
+    """Of a page that was started without."""
+    del cluster, values
+    return {"directory": None, "tables": [], "left_out": 0}
 
 
 # -- Answers -----------------------------------------------------------------------------------

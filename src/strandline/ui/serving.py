@@ -25,6 +25,7 @@ from strandline.errors import InvalidSetting
 from strandline.schemas.sources import Schemas
 from strandline.ui.app import application
 from strandline.ui.faults import FaultInjector, finder, refused_elsewhere
+from strandline.ui.questions import Question
 
 DEFAULT_PORT: Final = 8989
 """Of a page beside brokers."""
@@ -83,12 +84,13 @@ def serve(
     schemas: Schemas | None = None,
     until: Callable[[], None] | None = None,
     may_edit: bool = False,
+    tables: Question | None = None,
 ) -> None:
     """Serve until a signal comes, or until `until`, which is called in a thread, returns.
 
     `control` is where faults can be asked for, if that is known; `schemas` are those
     that records are decoded by. With `may_edit` pages may
-    produce records and reset groups.
+    produce records and reset groups. `tables` is asked for what lakehouse tables are there.
     """
     host = listening.getsockname()[0]
     injector = None
@@ -97,7 +99,7 @@ def serve(
         injector = FaultInjector(find)
     server = uvicorn.Server(
         uvicorn.Config(
-            application(bootstrap, (host,), injector, schemas, may_edit=may_edit),
+            application(bootstrap, (host,), injector, schemas, may_edit=may_edit, tables=tables),
             log_level="warning",
             access_log=False,
             lifespan="on",

@@ -6,7 +6,7 @@ import { resetForm } from "./edit.js";
 const REFRESH_MS = 3000;
 
 // Ask again and again, and draw what comes; returns how to end it.
-async function repeatedly(into, path, drawing) {
+export async function repeatedly(into, path, drawing) {
   let last = "";
   async function once() {
     try {

@@ -8,6 +8,7 @@ import { groups, ledger, transactions, why } from "./lists.js";
 import { Live } from "./picture.js";
 import { scenario, scenarioList } from "./player.js";
 import { records } from "./records.js";
+import { tables } from "./tables.js";
 import { topicView } from "./topics.js";
 
 const live = new Live();
@@ -22,6 +23,7 @@ const VIEWS = [
   [/^#\/topics\/([^/]+)\/(\d+)$/, (topic, number) => partitionView(main, live, topic, Number(number))],
   [/^#\/topics\/([^/]+)\/(\d+)\/records$/, (topic, number) => records(main, live, topic, Number(number))],
   [/^#\/charts$/, () => charts(main)],
+  [/^#\/tables$/, () => tables(main)],
   [/^#\/groups$/, () => groups(main, live)],
   [/^#\/transactions$/, () => transactions(main, live)],
   [/^#\/ledger$/, () => ledger(main, live)],
