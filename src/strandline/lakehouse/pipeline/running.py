@@ -82,12 +82,14 @@ def run_table(
         return stopped
 
     # Only here: it takes a second, which wrong options and a table that is up to date do not need.
+    from strandline.lakehouse.pipeline.parts_in_spark import carrier_of
     from strandline.lakehouse.pipeline.query import RunContext
     from strandline.lakehouse.pipeline.runner import Runner
     from strandline.lakehouse.session_lasting import LastingSession, has_session
 
     def context_of(session: SparkSession) -> RunContext:
         live = open_store(spec, create=True, spark=session)
+        live.carry_out_by(carrier_of(session))
         return RunContext(session, spec, live, options, transform)
 
     if shared is not None:

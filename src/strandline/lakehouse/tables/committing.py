@@ -26,6 +26,7 @@ from strandline.lakehouse.tables.files import PartitionedFiles
 from strandline.lakehouse.tables.history import BATCH, LOSS, REPLAY, Counts, SideChange, describe
 from strandline.lakehouse.tables.identity import BatchIdentity, OffsetRange
 from strandline.lakehouse.tables.landing import land
+from strandline.lakehouse.tables.parts import Carrier, here
 from strandline.lakehouse.tables.presence import check_writes, check_written
 from strandline.lakehouse.tables.ranges import check_files, lost_now, new_ranges
 from strandline.lakehouse.tables.removals import stamp_removed
@@ -88,6 +89,8 @@ class Committer:
         self._spec = spec
         self._backend = backend
         self._sides = sides
+        self.carrier: Carrier = here
+        """Where changes are merged into files by key."""
 
     def settled(self) -> Snapshot:
         """The table now, after its side tables have followed it."""
@@ -159,7 +162,7 @@ class Committer:
         adds: Sequence[WrittenFile] = proposal.files
         removes: Sequence[DataFile] = ()
         if self._spec.mode == "upsert":
-            adds, removes = merge_changes(self._spec, snapshot, proposal.files)
+            adds, removes = merge_changes(self._spec, snapshot, proposal.files, self.carrier)
             check_written(directory, adds)
         lost_letter_files = self._lost_range_letters(proposal, sequence)
         sides = _side_changes(proposal, lost_letter_files)

@@ -1,13 +1,17 @@
 """What keeps a table fast: small files joined, files without a use deleted.
 
 Theory: joining is a commit like any other, on the very table that was read (`replacing`), so that
-it can neither lose nor double a row.
+it can neither lose nor double a row. What becomes one file is a part that may be joined elsewhere
+(`parts`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import NamedTuple
+
+import pyarrow as pa
 
 from strandline.lakehouse.locations import stores
 from strandline.lakehouse.locations.location import Location
@@ -16,6 +20,7 @@ from strandline.lakehouse.tables.committing import Committer, remove_files
 from strandline.lakehouse.tables.definition import STAGING, TableSpec
 from strandline.lakehouse.tables.files import PartitionedFiles
 from strandline.lakehouse.tables.history import COMPACTION
+from strandline.lakehouse.tables.parts import Carrier, here
 from strandline.lakehouse.tables.presence import check_present
 from strandline.lakehouse.tables.reading import read_batches, stored_columns
 from strandline.lakehouse.tables.removals import drop_notes
@@ -47,6 +52,8 @@ class Maintenance:
         self._sides = sides
         self._committer = committer
         self._replacing = Replacing(spec, backend, sides, committer)
+        self.carrier: Carrier = here
+        """Where files are joined."""
 
     def compact(self, *, target_bytes: int, min_files: int) -> CompactionResult:
         """As `TableStore.compact`."""
@@ -87,25 +94,39 @@ class Maintenance:
     def _join(
         self, side: str | None, snapshot: Snapshot, target_bytes: int, min_files: int
     ) -> Replaced:
+        chosen = bins(snapshot.files(), target_bytes=target_bytes, min_files=min_files)
+        removes = [file for files in chosen for file in files]
+        check_present(removes)
         schema = stored_columns(self._spec, side, snapshot.schema)
         directory = self._spec.directory(side)
-        removes: list[DataFile] = []
-        adds: list[WrittenFile] = []
-        chosen = bins(snapshot.files(), target_bytes=target_bytes, min_files=min_files)
-        check_present([file for files in chosen for file in files])
-        for files in chosen:
-            # Divided by nothing: the files of a bin have one partition value, which is kept.
-            output = PartitionedFiles(directory, (), "compact")
-            try:
-                for batch in read_batches([each.path for each in files], schema):
-                    output.write(batch)
-                adds += [item.placed(files[0].partition) for item in output.finish()]
-            except BaseException:
-                output.abort()
-                remove_files(directory, adds)
-                raise
-            removes += files
-        return Replaced(side, removes, adds)
+        made = self.carrier(
+            join_files,
+            [Bin(directory, tuple(files), schema) for files in chosen],
+            size=sum(file.size for file in removes),
+            undo=partial(remove_files, directory),
+        )
+        return Replaced(side, removes, [file for each in made for file in each])
+
+
+class Bin(NamedTuple):
+    """Files of one partition value that become one, or few, in the columns of `schema`."""
+
+    directory: Location
+    files: tuple[DataFile, ...]
+    schema: pa.Schema
+
+
+def join_files(part: Bin) -> tuple[WrittenFile, ...]:
+    """Write a bin's rows again; belonging to nothing until a commit."""
+    # Divided by nothing: the files of a bin have one partition value, which is kept.
+    output = PartitionedFiles(part.directory, (), "compact")
+    try:
+        for batch in read_batches([each.path for each in part.files], part.schema):
+            output.write(batch)
+        return tuple(each.placed(part.files[0].partition) for each in output.finish())
+    except BaseException:
+        output.abort()
+        raise
 
 
 def _left_behind(directory: Location, before_ms: int) -> list[Location]:

@@ -36,6 +36,7 @@ from strandline.lakehouse.tables.identity import (
 )
 from strandline.lakehouse.tables.maintenance import CompactionResult, Maintenance
 from strandline.lakehouse.tables.opening import check_commits, open_backend, open_for_run
+from strandline.lakehouse.tables.parts import Carrier
 from strandline.lakehouse.tables.reading import offsets_in, table_dataset
 from strandline.lakehouse.tables.settling import SIDES, SideTables
 from strandline.lakehouse.tables.upgrading import upgrade
@@ -65,6 +66,10 @@ class TableStore:
         self.committer = Committer(spec, self._backend, self._sides)
         self._maintenance = Maintenance(spec, self._backend, self._sides, self.committer)
         self._expiring = Expiring(spec, self._backend, self._sides, self.committer)
+
+    def carry_out_by(self, carrier: Carrier) -> None:
+        """Have files joined, and merged into by key, elsewhere than in this process."""
+        self.committer.carrier = self._maintenance.carrier = carrier
 
     def create(self) -> None:
         """Make the empty table; raises TableExists, and InvalidSetting for an unsafe store."""

@@ -5,7 +5,8 @@ changes (rows, and tombstones as rows marked deleted) into files of one bucket e
 last change of each key counts: within a batch by partition and offset, and a later batch is later,
 except that a change (a replayed dead letter) never replaces a row of its own partition with a
 greater offset. Files in which a key occurs are written again without it; the others stay. Memory
-holds the changes of one bucket and a row group of a file, never a bucket's rows.
+holds the changes of one bucket and a row group of a file, never a bucket's rows. Buckets share no
+file: each is a part that may be merged elsewhere (`parts`).
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ from strandline.lakehouse.tables.backend import DataFile, Snapshot
 from strandline.lakehouse.tables.definition import TableSpec, partitioning
 from strandline.lakehouse.tables.files import PartitionedFiles
 from strandline.lakehouse.tables.names import OwnNames
+from strandline.lakehouse.tables.parts import Carrier, here
 from strandline.lakehouse.tables.presence import check_present
-from strandline.lakehouse.tables.transforms import PartitionValue
+from strandline.lakehouse.tables.transforms import PartitionValue, Transform
 from strandline.lakehouse.tables.written import WrittenFile
 
 DELETED: Final = "=deleted"
@@ -38,27 +40,67 @@ class Merged(NamedTuple):
     removes: tuple[DataFile, ...]
 
 
-def merge_changes(spec: TableSpec, snapshot: Snapshot, changes: Sequence[WrittenFile]) -> Merged:
+class Bucket(NamedTuple):
+    """What is merged into one bucket: files of changes, and the live files of the bucket."""
+
+    directory: Location
+    transforms: tuple[Transform, ...]
+    names: OwnNames
+    changes: tuple[Location, ...]
+    files: tuple[DataFile, ...]
+
+
+def merge_changes(
+    spec: TableSpec,
+    snapshot: Snapshot,
+    changes: Sequence[WrittenFile],
+    carrier: Carrier = here,
+) -> Merged:
     """Write what the table becomes; nothing is removed yet. Raises BadTable if files are gone."""
     directory = spec.directory()
-    output = PartitionedFiles(directory, partitioning(spec), "merge")
-    removes: list[DataFile] = []
-    by_bucket: dict[tuple[PartitionValue, ...], list[Location]] = {}
+    by_bucket: dict[tuple[PartitionValue, ...], list[WrittenFile]] = {}
     for item in changes:
-        by_bucket.setdefault(item.partition, []).append(directory / item.path)
+        by_bucket.setdefault(item.partition, []).append(item)
     live = snapshot.files() if by_bucket else []
+    parts = [
+        Bucket(
+            directory,
+            partitioning(spec),
+            spec.names,
+            tuple(directory / item.path for item in mine),
+            tuple(item for item in live if item.partition == bucket),
+        )
+        for bucket, mine in by_bucket.items()
+    ]
+    size = sum(item.size for item in changes)
+    size += sum(item.size for part in parts for item in part.files)
     try:
-        for bucket, paths in by_bucket.items():
-            files = [item for item in live if item.partition == bucket]
-            removes += _merge_bucket(paths, files, output, spec.names)
-        return Merged(output.finish(), tuple(removes))
-    except FileNotFoundError:
-        output.abort()
-        check_present(live)
+        done = carrier(
+            merge_bucket, parts, size=size, undo=lambda one: _forget(directory, one.adds)
+        )
+    except Exception:
+        check_present(live)  # a task of Spark's tells of a file that is gone by a trace only
         raise
+    return Merged(
+        tuple(item for each in done for item in each.adds),
+        tuple(item for each in done for item in each.removes),
+    )
+
+
+def merge_bucket(part: Bucket) -> Merged:
+    """Write what one bucket becomes."""
+    output = PartitionedFiles(part.directory, part.transforms, "merge")
+    try:
+        removes = _merge_bucket(part.changes, part.files, output, part.names)
+        return Merged(output.finish(), tuple(removes))
     except BaseException:
         output.abort()
         raise
+
+
+def _forget(directory: Location, files: Sequence[WrittenFile]) -> None:
+    for item in files:
+        stores.remove(directory / item.path)
 
 
 def _merge_bucket(

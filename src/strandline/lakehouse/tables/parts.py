@@ -1,0 +1,52 @@
+"""Where parts of a work on files are carried out that do not depend on one another.
+
+Theory: joining small files, and merging changes into buckets, read and write files again, and
+come apart into parts that share no file. What asks for a work says how; where is decided by the
+process: in this one, part by part, or in tasks of Spark (`pipeline.parts_in_spark`). Only the
+description of a part and the list of its files travel. The commit is made by the one that asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeVar
+
+Part = TypeVar("Part")
+Done = TypeVar("Done")
+
+
+class Carrier(Protocol):
+    """Carries out parts; what it gives is in their order."""
+
+    def __call__(
+        self,
+        work: Callable[[Part], Done],
+        parts: Sequence[Part],
+        *,
+        size: int,
+        undo: Callable[[Done], object],
+    ) -> list[Done]:
+        """`size` is about how many bytes are read. If a part fails, the others are undone.
+
+        `work` is a function of a module, and parts can be pickled.
+        """
+
+
+def here(
+    work: Callable[[Part], Done],
+    parts: Sequence[Part],
+    *,
+    size: int,
+    undo: Callable[[Done], object],
+) -> list[Done]:
+    """In this process, one part after the other."""
+    del size
+    done: list[Done] = []
+    try:
+        for part in parts:
+            done.append(work(part))  # noqa: PERF401 -- what was done is needed when one fails
+    except BaseException:
+        for each in done:
+            undo(each)
+        raise
+    return done
