@@ -256,9 +256,9 @@ def test_who_says_nothing_makes_room_for_others(
         for each in silent:
             each.close()
         patience = time.monotonic() + PATIENCE_S
-        while broker.call(lambda: server._acceptor._count) and time.monotonic() < patience:
+        while broker.call(lambda: server._limits._count) and time.monotonic() < patience:
             time.sleep(0.01)  # the broker has still to read that they are gone
-        assert broker.call(lambda: server._acceptor._count) == 0
+        assert broker.call(lambda: server._limits._count) == 0
 
 
 # -- Settings ------------------------------------------------------------------------------------

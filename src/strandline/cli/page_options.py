@@ -8,5 +8,5 @@ edit_option = click.option(
     "--edit",
     "may_edit",
     is_flag=True,
-    help="Let the page produce records and reset groups; only on loopback.",
+    help="Let the page produce records and reset groups.",
 )

@@ -34,7 +34,21 @@ DEFAULT_PORT = 9080
     metavar="ADDRESS",
     default=loopback,
     show_default="loopback",
-    help="Keep it on loopback: the page shows all data of the cluster.",
+    help="Elsewhere than on loopback the page asks for a token: it shows all data of the cluster.",
+)
+@click.option(
+    "--tokens",
+    "tokens_path",
+    metavar="FILE",
+    type=click.Path(dir_okay=False),
+    help="look=TOKEN and change=TOKEN: who may see the page, and who may use --edit and faults. "
+    "Without it a page that is not on loopback makes up tokens, and prints them.",
+)
+@click.option(
+    "--certificate",
+    metavar="FILE",
+    type=click.Path(dir_okay=False),
+    help="A PEM file with a private key and certificates: serve the page over TLS.",
 )
 @edit_option
 @schema_options
@@ -52,6 +66,8 @@ def ui(
     registry: str | None,
     tables: str | None,
     bootstrap: str | None,
+    tokens_path: str | None,
+    certificate: str | None,
 ) -> None:
     """Serve the live page of a cluster until Ctrl-C."""
     if bootstrap is None:
@@ -68,6 +84,8 @@ def ui(
         schemas=places,
         may_edit=may_edit,
         tables=None if tables is None else _tables_in(tables),
+        tokens_path=tokens_path,
+        certificate=certificate,
     )
 
 
@@ -94,25 +112,41 @@ def serve_page(
     *,
     may_edit: bool = False,
     tables: Question | None = None,
+    tokens_path: str | None = None,
+    certificate: str | None = None,
 ) -> None:
     """Serve, and say where. Without `bootstrap` there are scenarios only."""
     try:
         from strandline.schemas.sources import Schemas
         from strandline.ui import serving
+        from strandline.ui.access import Tokens
     except ModuleNotFoundError as missing:
         raise click.ClickException(
             f"The page needs {missing.name}. Install it with: pip install 'strandline[ui]'"
         ) from missing
     try:
+        if certificate is not None:
+            serving.check_certificate(certificate)
+        tokens = None if tokens_path is None else Tokens.read(tokens_path)
         listening = serving.listen(host, port)
     except InvalidSetting as wrong:
         raise click.ClickException(str(wrong)) from wrong
-    if may_edit and not serving.is_local(listening):
-        listening.close()
-        raise click.UsageError(
-            "--edit is for a page on loopback: whatever can open the page could change the cluster."
-        )
-    click.echo(f"{serving.address_of(listening)}{path}\nCtrl-C stops")
+    address = f"{serving.address_of(listening, is_secure=certificate is not None)}{path}"
+    if tokens is None and not serving.is_local(listening):
+        tokens, made_up = Tokens.made_up()
+        for role, token in made_up.items():
+            click.echo(f"{address}?token={token}   to {role.value}")
+    else:
+        click.echo(address)
+    if not serving.is_local(listening) and certificate is None:
+        click.echo("Without --certificate tokens and data can be read on the way.", err=True)
+    click.echo("Ctrl-C stops")
     serving.serve(
-        listening, bootstrap, schemas=Schemas.at(schemas), may_edit=may_edit, tables=tables
+        listening,
+        bootstrap,
+        schemas=Schemas.at(schemas),
+        may_edit=may_edit,
+        tables=tables,
+        tokens=tokens,
+        certificate=certificate,
     )

@@ -28,6 +28,7 @@ from strandline.errors import ErrorCode, MalformedFrame, ProtocolError, Strandli
 from strandline.schemas.sources import Schemas
 from strandline.sim.scenarios.script import BadScript
 from strandline.ui import editing, questions, scenario_list, scenarios
+from strandline.ui.access import Access, Tokens
 from strandline.ui.faults import FAULT_BYTES_MAX, FaultInjector, wanted_fault
 from strandline.ui.guard import Guard
 from strandline.ui.lag_sampler import sample_lags
@@ -54,12 +55,18 @@ def application(
     *,
     may_edit: bool = False,
     tables: questions.Question | None = None,
+    tokens: Tokens | None = None,
+    is_secure: bool = False,
 ) -> Starlette:
     """The server for one cluster; without one it serves scenarios only.
 
     `injector` causes faults, `schemas` are for the records; with `may_edit` pages may produce
-    records and reset groups. `tables` is asked for what lakehouse tables are there.
+    records and reset groups. `tables` is asked for what lakehouse tables are there. With
+    `tokens` it answers to those that have one, by any name; `is_secure` if that is over TLS.
     """
+    middleware = [Middleware(Guard, hosts=hosts if tokens is None else None)]
+    if tokens is not None:
+        middleware.append(Middleware(Access, tokens=tokens, is_secure=is_secure))
     watcher = None if bootstrap is None else Watcher(bootstrap)
     cache = None if bootstrap is None else RequestCache(bootstrap, _CLIENT)
 
@@ -95,7 +102,7 @@ def application(
     return Starlette(
         routes=routes,
         lifespan=lifespan,
-        middleware=[Middleware(Guard, hosts=hosts)],
+        middleware=middleware,
         exception_handlers={HTTPException: _http_error, StrandlineError: _refused},
     )
 

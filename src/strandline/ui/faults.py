@@ -64,13 +64,6 @@ def finder(bootstrap: str, control: Address | None) -> Finder:
     return find
 
 
-def refused_elsewhere() -> Address:
-    """The finder of a page that other machines can open: only this one may do harm."""
-    raise ProtocolError(
-        ErrorCode.POLICY_VIOLATION, "Faults can be caused only from a page on loopback."
-    )
-
-
 class FaultInjector:
     """See the module. Methods belong to the event loop of the page's server."""
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
+import ssl
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -21,10 +22,11 @@ import uvicorn
 from strandline.broker.addresses import bound_socket
 from strandline.client.settings import Address
 from strandline.config.listeners import host_and_port
-from strandline.errors import InvalidSetting
+from strandline.errors import InvalidSetting, InvariantViolated
 from strandline.schemas.sources import Schemas
+from strandline.ui.access import Tokens
 from strandline.ui.app import application
-from strandline.ui.faults import FaultInjector, finder, refused_elsewhere
+from strandline.ui.faults import FaultInjector, finder
 from strandline.ui.questions import Question
 
 DEFAULT_PORT: Final = 8989
@@ -65,10 +67,23 @@ def _is_taken(error: InvalidSetting) -> bool:
     return isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.EADDRINUSE
 
 
-def address_of(listening: socket.socket) -> str:
+def address_of(listening: socket.socket, *, is_secure: bool = False) -> str:
     """What to open in a browser."""
     host, port = listening.getsockname()[:2]
-    return f"http://{host_and_port(host, port)}/"
+    return f"{'https' if is_secure else 'http'}://{host_and_port(host, port)}/"
+
+
+def check_certificate(path: str) -> None:
+    """Raise `InvalidSetting` unless the page can be served over TLS with it."""
+    try:
+        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(
+            path,
+            password=str,  # an encrypted key would ask the terminal
+        )
+    except (OSError, ValueError) as error:  # what TLS refuses is an OSError
+        raise InvalidSetting(
+            "certificate", f"{path} is no PEM file with a private key and its certificate: {error}."
+        ) from error
 
 
 def is_local(listening: socket.socket) -> bool:
@@ -85,21 +100,35 @@ def serve(
     until: Callable[[], None] | None = None,
     may_edit: bool = False,
     tables: Question | None = None,
+    tokens: Tokens | None = None,
+    certificate: str | None = None,
 ) -> None:
     """Serve until a signal comes, or until `until`, which is called in a thread, returns.
 
-    `control` is where faults can be asked for, if that is known; `schemas` are those
-    that records are decoded by. With `may_edit` pages may
-    produce records and reset groups. `tables` is asked for what lakehouse tables are there.
+    `control` is where faults can be asked for, if that is known; `schemas` are those that records
+    are decoded by. With `may_edit` pages may produce records and reset groups. `tables` is asked
+    for what lakehouse tables are there. `tokens` are needed where others than this machine reach
+    the page. `certificate` is a PEM file with a key and certificates, to serve it over TLS.
     """
     host = listening.getsockname()[0]
     injector = None
+    if not is_local(listening) and tokens is None:
+        raise InvariantViolated("A page that others reach is to ask for tokens.")
     if bootstrap is not None:
-        find = finder(bootstrap, control) if is_local(listening) else refused_elsewhere
-        injector = FaultInjector(find)
+        injector = FaultInjector(finder(bootstrap, control))
     server = uvicorn.Server(
         uvicorn.Config(
-            application(bootstrap, (host,), injector, schemas, may_edit=may_edit, tables=tables),
+            application(
+                bootstrap,
+                (host,),
+                injector,
+                schemas,
+                may_edit=may_edit,
+                tables=tables,
+                tokens=tokens,
+                is_secure=certificate is not None,
+            ),
+            ssl_certfile=certificate,
             log_level="warning",
             access_log=False,
             lifespan="on",
