@@ -9,13 +9,19 @@ import ssl
 import struct
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 from strandline.broker import handshakes
 from strandline.errors import InvalidSetting
+from strandline.node.authentication.der import expires_ms
 from strandline.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from strandline.protocol.messages.metadata import MetadataRequest
 from tests.broker.harness import PATIENCE_S, LocalBroker, Wire
@@ -192,6 +198,30 @@ def test_a_changed_certificate_is_shown_without_a_restart(
         assert shown(port) == ssl.PEM_cert_to_DER_cert(first.chain_pem), "the former one stays"
         path.write_text(second.key_pem() + second.chain_pem)
         assert shown(port) == ssl.PEM_cert_to_DER_cert(second.chain_pem)
+        certificates = broker.broker.node.parts.certificates
+        assert certificates is not None
+        [told] = broker.call(certificates)
+        assert (told.listener, "CN=reloaded2" in told.subject) == ("SSL", True)
+        expires = x509.load_pem_x509_certificate(second.chain_pem.encode()).not_valid_after_utc
+        assert told.expires_wall_ms == expires.timestamp() * 1000
+
+
+def test_dates_of_certificates() -> None:
+    """Of both forms: years with two digits are those until 2049."""
+    for year in (1999, 2049, 2050, 2999):
+        end = datetime(year, 12, 31, 23, 59, 58, tzinfo=UTC)
+        name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "broker")])
+        key = ec.generate_private_key(ec.SECP256R1())
+        made = (
+            x509.CertificateBuilder(name, name, key.public_key(), 1)
+            .not_valid_before(datetime(1998, 1, 1, tzinfo=UTC))
+            .not_valid_after(end)
+            .sign(key, hashes.SHA256())
+        )
+        der = made.public_bytes(serialization.Encoding.DER)
+        assert expires_ms(der) == end.timestamp() * 1000
+        with pytest.raises(ValueError, match="cut off"):
+            expires_ms(der[:100])
 
 
 # -- Clients that mean no good -------------------------------------------------------------------

@@ -18,6 +18,7 @@ from strandline.errors import ErrorCode
 from strandline.node import coordinator_loading
 from strandline.node.authorization.authority import Authority
 from strandline.node.outbox import Origin, Refused
+from strandline.node.status.document import Certificate
 from strandline.node.why import refusals
 from strandline.node.why.document import page
 from strandline.node.why.refusals import ENTRIES_MAX, LOG_INTERVAL_MS
@@ -442,6 +443,20 @@ def _(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
 def _(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = [TopicPartitions(topic="orders", partitions=[0])]
     cluster.world.connect().ask(ElectLeadersRequest(topic_partitions=wanted), 2)
+
+
+@causes("certificate-expires")
+def _(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    now_ms, day_ms = cluster.world.now.wall_ms, 86_400_000
+    own = [
+        Certificate(listener=name, subject=f"CN={name}", expires_wall_ms=now_ms + days * day_ms)
+        for name, days in (("SOON", 29), ("LATER", 31), ("PAST", -1))
+    ]
+    cluster.world.node.parts.certificates = lambda: own
+    found = [each for each in why(cluster.world) if each["rule"] == "certificate-expires"]
+    assert [each["about"] for each in found] == [
+        f"listener {name} of broker 1" for name in ("SOON", "PAST")
+    ]
 
 
 @causes("change-refused", ErrorCode.STALE_BROKER_EPOCH)

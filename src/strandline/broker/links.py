@@ -258,7 +258,7 @@ class Links:
         if self._tls.links is None:
             self._open(link, PlainStream(sock))
         else:
-            self._shake_hands(link, sock, self._tls.links)
+            self._shake_hands(link, sock, self._tls.links.context)
 
     def _shake_hands(self, link: Link, sock: socket.socket, context: ssl.SSLContext) -> None:
         address = sock.getsockname()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -11,7 +10,8 @@ from strandline.config.broker import BrokerConfig
 from strandline.config.listener_settings import ListenerSettings
 
 if TYPE_CHECKING:
-    from strandline.broker.tls_listener import TlsListener
+    from strandline.broker.tls_listener import Certificates, TlsListener
+    from strandline.node.status.document import Certificate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +20,7 @@ class ServerTls:
 
     listeners: Mapping[str, TlsListener] = field(default_factory=dict)
     """By the names of listeners that have TLS."""
-    links: ssl.SSLContext | None = None
+    links: Certificates | None = None
     """For links to other brokers; None if they are without TLS."""
     timeout_s: float = 10.0
     """How long a handshake may take."""
@@ -32,7 +32,7 @@ class ServerTls:
         if not any(each.has_tls for each in (*config.listeners, between)):
             return cls()
         # What reads certificates is needed by few brokers.
-        from strandline.broker.tls_listener import TlsListener, client_context
+        from strandline.broker.tls_listener import Certificates, TlsListener, client_context
 
         static = config.layers.static
         return cls(
@@ -44,8 +44,13 @@ class ServerTls:
                 for each in config.listeners
                 if each.has_tls
             },
-            links=client_context(ListenerSettings(static, between.name))
+            links=Certificates(ListenerSettings(static, between.name), client_context)
             if between.has_tls
             else None,
             timeout_s=config.strandline_authentication_timeout_ms / 1000,
         )
+
+    def own_certificates(self) -> list[Certificate]:
+        """What the listeners show, by their names."""
+        found = (self.listeners[name].certificates.own for name in sorted(self.listeners))
+        return [each for each in found if each is not None]

@@ -147,6 +147,7 @@ class _Start:
         node = self._start_up.make_node(endpoints, self._checker)
         self._node = node
         node.parts.handle_use = lambda: self._handles.use
+        node.parts.certificates = tls.own_certificates
         node.quotas.stopwatch = time.monotonic_ns
         server = self._server = Server(
             node,

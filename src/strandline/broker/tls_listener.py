@@ -11,16 +11,20 @@ import os
 import socket
 import ssl
 import time
+from collections.abc import Callable
+from functools import partial
 from typing import Final, get_args
 
 from strandline.client.security.secret import Secret
 from strandline.client.security.settings import Store, Tls, TlsVersion
-from strandline.client.security.stores import VERSIONS, identify, trust
+from strandline.client.security.stores import VERSIONS, identify, own_certificate, trust
 from strandline.client.security.tls import context_of
 from strandline.config.listener_settings import ListenerSettings
 from strandline.errors import InvalidSetting
+from strandline.node.authentication.der import expires_ms
 from strandline.node.authentication.distinguished_name import subject_of
 from strandline.node.authentication.principal_rules import PrincipalRules
+from strandline.node.status import document
 from strandline.types import ANONYMOUS, USER, Principal
 
 log = logging.getLogger(__name__)
@@ -35,31 +39,31 @@ _MODES: Final = {
 }
 
 
-class TlsListener:
-    """See the module. Raises `InvalidSetting` for what cannot be used."""
+class Certificates:
+    """A context of TLS that is made anew when the files of its settings change."""
 
-    def __init__(self, settings: ListenerSettings, *, has_sasl: bool) -> None:
+    def __init__(
+        self, settings: ListenerSettings, make: Callable[[ListenerSettings], ssl.SSLContext]
+    ) -> None:
+        """Raises `InvalidSetting` for what cannot be used, now but not later."""
         self._settings = settings
-        self._has_sasl = has_sasl
-        rules = "ssl.principal.mapping.rules"
-        self._rules = PrincipalRules(settings.text(rules) or "DEFAULT", settings.name(rules))
+        self._make = make
         self._stamp = self._stamp_now()
         self._looked_s = time.monotonic()
-        self._context = server_context(settings, has_sasl=has_sasl)
+        self._context = make(settings)
+        self._own = own_facts(settings)
 
-    def wrap(self, sock: socket.socket) -> ssl.SSLSocket:
-        """The socket with a handshake to be done. Raises `OSError` if its client has gone."""
+    @property
+    def context(self) -> ssl.SSLContext:
+        """The one of today."""
         self._look_at_files()
-        return self._context.wrap_socket(
-            sock, server_side=True, do_handshake_on_connect=False, suppress_ragged_eofs=True
-        )
+        return self._context
 
-    def principal(self, sock: ssl.SSLSocket) -> Principal:
-        """Who the client is by its certificate. Raises `ValueError` if that cannot be read."""
-        certificate = sock.getpeercert(binary_form=True)
-        if certificate is None or self._has_sasl:
-            return ANONYMOUS
-        return Principal(USER, self._rules.name_of(subject_of(certificate)))
+    @property
+    def own(self) -> document.Certificate | None:
+        """What is known of one's own certificate; None if there is none."""
+        self._look_at_files()
+        return self._own
 
     def _look_at_files(self) -> None:
         now_s = time.monotonic()
@@ -71,7 +75,8 @@ class TlsListener:
             return
         self._stamp = stamp
         try:
-            self._context = server_context(self._settings, has_sasl=self._has_sasl)
+            self._context = self._make(self._settings)
+            self._own = own_facts(self._settings)
         except InvalidSetting as error:
             log.error(
                 "The certificates of the listener %s have changed and cannot be used; the former "
@@ -84,6 +89,45 @@ class TlsListener:
 
     def _stamp_now(self) -> tuple[object, ...]:
         return tuple(_stamp(self._settings.text(name)) for name in _FILES)
+
+
+class TlsListener:
+    """See the module. Raises `InvalidSetting` for what cannot be used."""
+
+    def __init__(self, settings: ListenerSettings, *, has_sasl: bool) -> None:
+        self._has_sasl = has_sasl
+        rules = "ssl.principal.mapping.rules"
+        self._rules = PrincipalRules(settings.text(rules) or "DEFAULT", settings.name(rules))
+        self.certificates = Certificates(settings, partial(server_context, has_sasl=has_sasl))
+
+    def wrap(self, sock: socket.socket) -> ssl.SSLSocket:
+        """The socket with a handshake to be done. Raises `OSError` if its client has gone."""
+        return self.certificates.context.wrap_socket(
+            sock, server_side=True, do_handshake_on_connect=False, suppress_ragged_eofs=True
+        )
+
+    def principal(self, sock: ssl.SSLSocket) -> Principal:
+        """Who the client is by its certificate. Raises `ValueError` if that cannot be read."""
+        certificate = sock.getpeercert(binary_form=True)
+        if certificate is None or self._has_sasl:
+            return ANONYMOUS
+        return Principal(USER, self._rules.name_of(subject_of(certificate)))
+
+
+def own_facts(settings: ListenerSettings) -> document.Certificate | None:
+    """What the broker tells of the certificate that it shows."""
+    chain = tls_settings(settings).chain
+    if chain is None:
+        return None
+    certificate = own_certificate(chain)
+    try:
+        return document.Certificate(
+            listener=settings.listener,
+            subject=subject_of(certificate),
+            expires_wall_ms=expires_ms(certificate),
+        )
+    except ValueError as error:
+        raise InvalidSetting(chain.setting, f"{chain.setting}: {error}") from error
 
 
 def server_context(settings: ListenerSettings, *, has_sasl: bool) -> ssl.SSLContext:

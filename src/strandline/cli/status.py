@@ -134,6 +134,8 @@ def print_cluster(documents: Documents) -> None:
         )
     else:
         click.echo(f"All {counted(len(newest['partitions']), 'partition')} are fully replicated.")
+    for line in _certificate_lines(documents):
+        click.echo(line)
     groups = [group for document in documents.values() for group in document["groups"]]
     if groups:
         click.echo()
@@ -142,6 +144,21 @@ def print_cluster(documents: Documents) -> None:
             sorted(_group_row(group, documents) for group in groups),
         )
     print_transactions(documents)
+
+
+def _certificate_lines(documents: Documents) -> Iterator[str]:
+    """Certificates that expire, the first of them first. Brokers before 0.2 do not say it."""
+    found = sorted(
+        (each["expires_wall_ms"], each["listener"], broker, document["wall_ms"])
+        for broker, document in documents.items()
+        for each in document.get("certificates", ())
+    )
+    for expires_ms, listener, broker, now_ms in found:
+        verb = "expires" if expires_ms > now_ms else "HAS EXPIRED"
+        yield (
+            f"The certificate of the listener {listener} of broker {broker} {verb} "
+            f"{time_text(expires_ms)}."
+        )
 
 
 def print_transactions(documents: Documents) -> None:

@@ -25,7 +25,7 @@ from strandline.node.peers import Peers
 from strandline.node.purgatory import Purgatory
 from strandline.node.replicas import Replicas
 from strandline.node.settings import Settings
-from strandline.node.status.document import Handles
+from strandline.node.status.document import Certificate, Handles
 from strandline.node.telemetry import Telemetry
 from strandline.node.timers import Timers
 from strandline.node.topic_creation import TopicCreation
@@ -64,5 +64,7 @@ class NodeParts:
     """Who may do what; None without an authorizer."""
     handle_use: Callable[[], Handles] | None = None
     """Says who has how many of the process's handles, if the driver knows."""
+    certificates: Callable[[], list[Certificate]] | None = None
+    """Says which certificates the listeners show, if the driver knows."""
     fault_control: str | None = None
     """Where the driver takes orders for faults, if it does."""

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 _PEM: Final = b"-----BEGIN"
 _JKS: Final = b"\xfe\xed\xfe\xed"
+_BEGIN: Final = "-----BEGIN CERTIFICATE-----"
+_END: Final = "-----END CERTIFICATE-----"
 _PKCS12_BYTES_MAX: Final = 1024 * 1024
 VERSIONS: Final[dict[TlsVersion, ssl.TLSVersion]] = {
     "TLSv1.2": ssl.TLSVersion.TLSv1_2,
@@ -65,6 +67,21 @@ def identify(
                 "are not PEM texts, the key is another certificate's, or its password is wrong or "
                 "missing.",
             ) from error
+
+
+def own_certificate(store: Store) -> bytes:
+    """One's own certificate, in DER. Raises `InvalidSetting`."""
+    text, _ = _own(store)
+    start = text.find(_BEGIN)
+    end = text.find(_END, start)
+    try:
+        if start < 0 or end < 0:
+            raise ValueError("there is none")  # noqa: TRY301 - answered below, like a bad one
+        return ssl.PEM_cert_to_DER_cert(text[start : end + len(_END)])
+    except ValueError as error:
+        raise InvalidSetting(
+            store.setting, f"{store.setting} holds no certificate in PEM form."
+        ) from error
 
 
 def _certificates(store: Store) -> str:

@@ -3,16 +3,17 @@
     CN=client,OU=Flights,O=Example,C=DE
 
 The last part of the name stands first. Attributes that RFC 2253 names have a keyword; others have
-their object identifier, and the hexadecimal digits of their encoded value behind `#`. This file
-reads the few elements of DER on the way to the subject. The certificate has been verified before.
+their object identifier, and the hexadecimal digits of their encoded value behind `#`. The
+certificate has been verified before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
 
-_SEQUENCE, _SET, _VERSION = 0x30, 0x31, 0xA0
+from strandline.node.authentication.der import SUBJECT, element, elements, field_of
+
+_SET = 0x31
 _KEYWORDS: Final = {
     "2.5.4.3": "CN",
     "2.5.4.6": "C",
@@ -38,25 +39,16 @@ _ESCAPED: Final = frozenset(',=+"\\<>#;')
 
 def subject_of(certificate: bytes) -> str:
     """The subject of a certificate in DER. Raises `ValueError` if it cannot be read."""
-    try:
-        _, outer, _ = _element(certificate, 0)
-        _, body, _ = _element(outer, 0)
-        parts = list(_elements(body))
-    except IndexError:
-        raise ValueError("The certificate is cut off.") from None
-    # version, serial number, signature algorithm, issuer, validity, subject
-    index = 5 if parts and parts[0][0] == _VERSION else 4
-    if len(parts) <= index or parts[index][0] != _SEQUENCE:
-        raise ValueError("The certificate has no subject.")
-    names = [_relative(content) for tag, content, _ in _elements(parts[index][1]) if tag == _SET]
+    content = field_of(certificate, SUBJECT)
+    names = [_relative(content) for tag, content, _ in elements(content) if tag == _SET]
     return ",".join(reversed(names))
 
 
 def _relative(content: bytes) -> str:
     pairs = []
-    for _, pair, _ in _elements(content):
-        _, identifier, end = _element(pair, 0)
-        tag, value, _ = _element(pair, end)
+    for _, pair, _ in elements(content):
+        _, identifier, end = element(pair, 0)
+        tag, value, _ = element(pair, end)
         pairs.append(_attribute(_dotted(identifier), tag, value, pair[end:]))
     return "+".join(pairs)
 
@@ -88,24 +80,3 @@ def _dotted(content: bytes) -> str:
         raise ValueError("The certificate has an attribute without a name.")
     first = min(numbers[0] // 40, 2)
     return ".".join(map(str, (first, numbers[0] - 40 * first, *numbers[1:])))
-
-
-def _elements(content: bytes) -> Iterator[tuple[int, bytes, int]]:
-    position = 0
-    while position < len(content):
-        element = _element(content, position)
-        yield element
-        position = element[2]
-
-
-def _element(data: bytes, position: int) -> tuple[int, bytes, int]:
-    """Tag, content and end of the element there."""
-    tag, size, start = data[position], data[position + 1], position + 2
-    if size & 0x80:
-        count = size & 0x7F
-        size = int.from_bytes(data[start : start + count], "big")
-        start += count
-    end = start + size
-    if end > len(data):
-        raise IndexError
-    return tag, data[start:end], end

@@ -401,6 +401,15 @@ class Handles:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Certificate:
+    """What a listener with TLS shows to clients."""
+
+    listener: str = fact("its name")
+    subject: str = fact("whose certificate it is")
+    expires_wall_ms: int = fact("when it expires; then clients refuse it")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
     """One broker at one moment."""
 
@@ -425,6 +434,7 @@ class Status:
     authentications: list[AuthenticationCount] = fact(
         "who came in and who did not, of SASL and TLS"
     )
+    certificates: list[Certificate] = fact("of listeners with TLS")
     traffic: list[TopicTraffic] = fact("bytes and records by topic")
     partitions: list[Partition] = fact("the metadata of the topics asked for")
     replicas: list[Replica] = fact("what is hosted here of them")

@@ -141,6 +141,14 @@ def _authentications(document: Json) -> Iterable[Sample]:
         yield of, each["count"]
 
 
+def _certificates(document: Json) -> Iterable[Sample]:
+    # Brokers before 0.2 do not say it.
+    return [
+        ({"listener": each["listener"]}, each["expires_wall_ms"] / 1000)
+        for each in document.get("certificates", ())
+    ]
+
+
 def _request_seconds(document: Json) -> Iterable[Sample]:
     for each in document["requests"]:
         measured = sum(each["buckets"])
@@ -213,6 +221,9 @@ METRICS: Final[tuple[Metric, ...]] = (
     Metric("strandline_authentications_total", "counter",
            "attempts to come in by a listener with SASL, and TLS handshakes that failed",
            "failed-authentication-total, successful-authentication-total", _authentications),
+    Metric("strandline_certificate_expires_seconds", "gauge",
+           "when the certificate of a listener expires, in seconds since 1970", "",
+           _certificates),
     Metric("strandline_request_seconds", "histogram",
            "time from a request to its answer inside the broker",
            "RequestMetrics TotalTimeMs", _request_seconds),

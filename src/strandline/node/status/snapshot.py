@@ -94,6 +94,7 @@ def snapshot(node: NodeParts, now: Instant, asked: Asked, *, brief: bool) -> doc
         requests=requests(node.telemetry),
         errors=errors(refused),
         authentications=authentications(node.authentication.attempts),
+        certificates=[] if node.certificates is None else node.certificates(),
         traffic=traffic(replicas),
         partitions=[] if brief else _partitions(image, replicas, asked),
         replicas=[] if brief else _replicas(node, now, asked),

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Final
 
 from strandline.errors import ErrorCode
 from strandline.node.status.history import Kind
 from strandline.node.why.rule import Finding, Rule, Scope
 from strandline.node.why.scene import Scene, refusal_evidence
+
+_CERTIFICATE_SOON_MS: Final = 30 * 86_400_000
 
 
 def no_controller(scene: Scene) -> Iterator[Finding]:
@@ -79,6 +82,23 @@ def change_refused(scene: Scene) -> Iterator[Finding]:
         )
 
 
+def certificate_expires(scene: Scene) -> Iterator[Finding]:
+    """Certificates of this broker that clients refuse, or will soon."""
+    certificates = scene.node.certificates
+    for each in [] if certificates is None else certificates():
+        left_ms = each.expires_wall_ms - scene.now.wall_ms
+        if left_ms > _CERTIFICATE_SOON_MS:
+            continue
+        moment = datetime.fromtimestamp(each.expires_wall_ms / 1000, UTC)
+        verb = "expires" if left_ms > 0 else "has expired: clients refuse it since"
+        yield Finding(
+            f"listener {each.listener} of broker {scene.node.broker_id}",
+            f"its certificate {verb} {moment:%Y-%m-%d %H:%M} UTC",
+            each.expires_wall_ms if left_ms <= 0 else None,
+            (f"it is that of {each.subject or 'nothing that has a name'}",),
+        )
+
+
 ELECTION_REFUSED: Final = Rule(
     "election-refused",
     "An election that was asked for is refused",
@@ -133,4 +153,16 @@ RULES: Final = (
     ),
     ELECTION_REFUSED,
     CHANGE_REFUSED,
+    Rule(
+        "certificate-expires",
+        "The certificate of a listener has expired, or does within 30 days",
+        Scope.CLUSTER,
+        (),
+        "Clients, and brokers among themselves, refuse a certificate whose time is over. Links and "
+        "connections that are open stay.",
+        "Put a new certificate into the file that is named; it is read again without a restart. A "
+        "certificate in the settings themselves changes at a restart.",
+        ("ssl.keystore.location", "ssl.keystore.certificate.chain"),
+        certificate_expires,
+    ),
 )
