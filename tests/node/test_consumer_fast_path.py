@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -279,6 +280,34 @@ def test_aborted_transactions_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
         patched.setattr(LogReader, "aborted_transactions", lambda *_: found)
         short, _ = compare([*FULL, one, one])
     assert short.taken == 0
+
+
+def test_a_client_whose_requests_never_come_again_is_not_learnt_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Learning costs more than decoding. A request that comes again pays for another one."""
+    learnt: list[int] = []
+    learn = ConsumerFastPath.learn
+
+    def count(*got: Any) -> None:
+        learnt.append(len(got[1]))
+        learn(*got)
+
+    monkeypatch.setattr(ConsumerFastPath, "learn", count)
+    side = Side(short=True)
+    for step in FULL:
+        side.do(step, side.ids)
+    for number in range(200):
+        side.do(Fetch(partition_max_bytes=5000 + number), side.ids)
+    path = side.clients[0].connection.fast_path
+    assert len(learnt) == 64
+    assert isinstance(path, ConsumerFastPath)
+    assert not path.wants(memoryview(b"a request"))
+    side.do(Fetch(partition_max_bytes=5063), side.ids)
+    assert side.taken == 1
+    side.do(Fetch(partition_max_bytes=1), side.ids)
+    side.do(Fetch(partition_max_bytes=1), side.ids)
+    assert (side.taken, len(learnt)) == (2, 65)
 
 
 def test_no_quota_and_no_session_is_missed() -> None:

@@ -41,6 +41,9 @@ _PREFERRED_REPLICA_SINCE: Final = 11
 _PARTITIONS_MAX: Final = 100
 _SHAPES_MAX: Final = 64
 _LAYOUTS_MAX: Final = 8
+_CREDIT_MAX: Final = 64
+"""Requests that are learnt beyond those that come again: learning costs more than decoding does,
+and some clients ask for other partitions each time."""
 # No UTF-8 holds these bytes, so that no name in a message can be taken for them.
 _MARK: Final = 0x71F1_E2D3_C4B5_A697
 _MARKED: Final = _MARK.to_bytes(8, "big")
@@ -204,7 +207,15 @@ class _Layout:
 class ConsumerFastPath:
     """The fast path on one connection. Knows at most `_LAYOUTS_MAX` times `_SHAPES_MAX` shapes."""
 
-    __slots__ = ("_client_id", "_connection", "_handler", "_layouts", "_may_go_on", "_outbox")
+    __slots__ = (
+        "_client_id",
+        "_connection",
+        "_credit",
+        "_handler",
+        "_layouts",
+        "_may_go_on",
+        "_outbox",
+    )
 
     def __init__(self, request: Request[Any], handler: FetchService, *, may_go_on: bool) -> None:
         """`may_go_on`: what waits needs nothing else of the request (with ACLs, the client)."""
@@ -214,6 +225,14 @@ class ConsumerFastPath:
         self._handler = handler
         self._may_go_on = may_go_on
         self._layouts: dict[int, _Layout] = {}
+        self._credit = _CREDIT_MAX
+
+    def wants(self, frame: memoryview) -> bool:
+        """Whether a request is to be learnt: it is of no known shape, and requests come again."""
+        if self._credit <= 0:
+            return False
+        layout = self._layouts.get(len(frame))
+        return layout is None or layout.unpack(frame)[::2] not in layout.shapes
 
     def learn(
         self,
@@ -223,25 +242,21 @@ class ConsumerFastPath:
         reader: ConsumerReader,
     ) -> None:
         """Remember a request without a session for partitions that are led here."""
+        self._credit -= 1
         if not 0 < len(wanted) <= _PARTITIONS_MAX:
             return
         form = _form(frame, request)
         if form is None:
             return
         size = len(frame)
-        if len(self._layouts) >= _LAYOUTS_MAX:
-            self._layouts.clear()
         layout = self._layouts.get(size)
+        if layout is None and len(self._layouts) >= _LAYOUTS_MAX:
+            self._layouts.clear()
         if layout is None or len(layout.shapes) >= _SHAPES_MAX or layout.form != form:
             layout = self._layouts[size] = _Layout(form)
         fields = layout.unpack(frame)
         if [*fields[3::2]] == [fetched.fetch_offset for fetched, _ in wanted]:
             layout.shapes[fields[::2]] = _Shape(request, wanted, reader)
-
-    def knows(self, frame: memoryview) -> bool:
-        """Whether a request of this shape is remembered, though it is not the plain case."""
-        layout = self._layouts.get(len(frame))
-        return layout is not None and layout.unpack(frame)[::2] in layout.shapes
 
     def maybe_handle(self, frame: memoryview, now: Instant) -> bool:
         """Answer, or have the general way read and park, if the request is of a known shape."""
@@ -253,6 +268,8 @@ class ConsumerFastPath:
         shape = layout.shapes.get(constant)
         if shape is None:
             return False
+        if self._credit < _CREDIT_MAX:
+            self._credit += 1
         numbers: tuple[int, ...] = fields[1::2]
         chunks = shape.answer(numbers, self._handler.bytes_max)
         if chunks is None:

@@ -136,7 +136,7 @@ class FetchHandler:
             or not (path is None or isinstance(path, ConsumerFastPath))
             or connection.closing is not None
             or self._is_watched
-            or (path is not None and path.knows(frame))
+            or not (path is None or path.wants(frame))
         ):
             return
         reader = self._consumer_reader(request)
