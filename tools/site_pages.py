@@ -101,9 +101,9 @@ def _on_site(path: Path) -> str | None:
 def _contents(learn: list[str]) -> str:
     """The shelves as tables of contents, which become the site's navigation."""
     parts = SHELF.split((DOCS / "README.md").read_text("utf-8"))[1:]
-    shelves = [
-        (title, ROW.findall(body)) for title, body in zip(parts[::2], parts[1::2], strict=True)
-    ]
+    told = zip(parts[::2], parts[1::2], strict=True)
+    # Generated pages stand on a shelf of their own once more, with their commands.
+    shelves = [(title, ROW.findall(body)) for title, body in told if title != "Generated pages"]
     shelves[0] = (shelves[0][0], [*learn, *shelves[0][1]])
     shelves.append(("More", ["contents", "zh", "changelog"]))
     return "".join(
