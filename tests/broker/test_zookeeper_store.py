@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
 from random import Random
 
 import pytest
 from kazoo.client import KazooClient
+from kazoo.exceptions import NoAuthError
 from kazoo.security import make_acl
 
 from strandline.authorization.acls import (
@@ -20,6 +24,7 @@ from strandline.authorization.acls import (
     ResourceType,
 )
 from strandline.authorization.acls import Operation as AclOperation
+from strandline.broker.zookeeper_access import ZooKeeperAccess
 from strandline.broker.zookeeper_requests import Multi
 from strandline.broker.zookeeper_store import METADATA_ROOTS, ZooKeeperStore
 from strandline.cluster.controller import bootstrap, create_acls
@@ -35,6 +40,7 @@ from strandline.cluster.store import (
     StoreUnavailable,
 )
 from strandline.cluster.znodes import AclNode, acl_path
+from strandline.config.load import load_broker_config
 from strandline.errors import InvalidSetting
 from tests.broker.store_worlds import (
     LONG_MS,
@@ -47,6 +53,7 @@ from tests.broker.store_worlds import (
     until,
     written,
 )
+from tests.certificates import Authority
 from tests.zookeeper.ensemble import ZooKeeperEnsemble
 from tests.zookeeper.proxy import TcpProxy
 from tests.zookeeper.server import Ports
@@ -119,6 +126,106 @@ def test_the_chroot_is_made_with_its_parents(
 
     asyncio.run(scenario())
     assert admin.get("/made/for/us/cluster/id")[0] == b"1"
+
+
+def test_nodes_belong_to_the_login_that_made_them(
+    ensemble: ZooKeeperEnsemble, admin: KazooClient
+) -> None:
+    def access(password: str) -> ZooKeeperAccess:
+        digest = f"strandline.zookeeper.digest=broker:{password}"
+        return ZooKeeperAccess.of(
+            load_broker_config(None, [digest, "zookeeper.set.acl=true"]).config
+        )
+
+    async def scenario() -> None:
+        hosts = f"{ensemble.connect_string}/owned"
+        first = Follower(ZooKeeperStore(hosts, access=access("right")))
+        await first.load()
+        await first.store.multi(
+            [Create(path, b"1") for path in ("/config", "/config/users", "/config/users/alice")]
+        )
+        second = Follower(ZooKeeperStore(hosts, access=access("right")))
+        await second.load()
+        assert second.data("/config/users/alice") == b"1"
+        await second.store.multi([SetData("/config/users/alice", b"2")])
+        await until(lambda: first.data("/config/users/alice") == b"2")
+        await first.store.close()
+        await second.store.close()
+        stranger = ZooKeeperStore(hosts, roots=("/config/changes",), access=access("wrong"))
+        await stranger.load(lambda changes: None)
+        with pytest.raises(StoreUnavailable, match="belongs to another login") as caught:
+            await stranger.multi([SetData("/config", b"3")])
+        assert "wrong" not in str(caught.value)
+        await stranger.close()
+
+    asyncio.run(scenario())
+    assert admin.get("/owned/config")[0] == b"1"
+    with pytest.raises(NoAuthError):
+        admin.get("/owned/config/users/alice")
+    with pytest.raises(NoAuthError):
+        admin.set("/owned/config", b"3")
+    admin.add_auth("digest", "broker:right")
+    admin.delete("/owned", recursive=True)  # others read the whole ensemble
+
+
+def test_zookeeper_is_reached_by_tls(ensemble: ZooKeeperEnsemble, tmp_path: Path) -> None:
+    """A proxy has the TLS of a server whose certificate is for localhost, and asks for ours."""
+    authority = Authority(tmp_path)
+    here, there = authority.issue("broker"), authority.issue("zookeeper", "localhost")
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(authority.path))
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.load_cert_chain(there.both())
+    server = ensemble.servers[0].ports
+
+    async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            while data := await reader.read(1 << 16):
+                writer.write(data)
+        writer.close()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there = await asyncio.open_connection(server.host, server.client)
+        await asyncio.gather(copy(reader, there[1]), copy(there[0], writer))
+
+    async def scenario() -> None:
+        proxy = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context)
+        port = proxy.sockets[0].getsockname()[1]
+        settings = [
+            "zookeeper.ssl.client.enable=true",
+            f"zookeeper.ssl.truststore.location={authority.path}",
+            f"zookeeper.ssl.keystore.location={here.both()}",
+        ]
+        access = ZooKeeperAccess.of(load_broker_config(None, settings).config)
+        follower = Follower(ZooKeeperStore(f"localhost:{port}/tls", access=access))
+        await follower.load()
+        # Many answers in one record of TLS, and one answer in many.
+        large = b"x" * 300_000
+        await asyncio.gather(
+            follower.store.multi([Create("/config", large)]),
+            *(follower.store.multi([Create(f"/admin{number}")]) for number in range(50)),
+        )
+        assert follower.data("/config") == large
+        await follower.store.close()
+        stranger = ZooKeeperStore(f"127.0.0.1:{port}/tls", access=access, connection_timeout_ms=300)
+        with pytest.raises(StoreUnavailable):
+            await stranger.load(lambda changes: None)
+        proxy.close()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        (["zookeeper.set.acl=true"], "needs a login"),
+        (["strandline.zookeeper.digest=secret"], "of the form USER:PASSWORD"),
+        (["strandline.zookeeper.digest=file:/none"], "cannot be read"),
+    ],
+)
+def test_logins_that_cannot_be(settings: list[str], sentence: str) -> None:
+    with pytest.raises(InvalidSetting, match=sentence) as caught:
+        ZooKeeperAccess.of(load_broker_config(None, settings).config)
+    assert "secret" not in str(caught.value)
 
 
 def test_acls_lie_where_kafkas_tools_look(ensemble: ZooKeeperEnsemble, admin: KazooClient) -> None:

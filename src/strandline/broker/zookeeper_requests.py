@@ -15,9 +15,9 @@ Knows bytes and error codes; no connection, no state.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Final, NamedTuple, TypeAlias, assert_never
+from typing import Any, ClassVar, Final, NamedTuple, TypeAlias, assert_never
 
 from kazoo.protocol import serialization as wire
 from kazoo.security import OPEN_ACL_UNSAFE
@@ -58,6 +58,8 @@ _CREATE, _DELETE, _EXISTS, _GET, _SET, _LIST, _CHECK, _ERROR = 1, 2, 3, 4, 5, 8,
 _EPHEMERAL, _SEQUENTIAL = 1, 2
 _ROLLED_BACK, _NOT_TRIED = 0, -2
 _NO_NODE: Final = -101
+_NO_AUTH: Final = -102
+Acls: TypeAlias = "Callable[[str], list[Any]]"
 _REFUSALS: Final[dict[int, type[MultiRefused]]] = {
     -8: InvalidPath,
     _NO_NODE: NoNode,
@@ -66,6 +68,12 @@ _REFUSALS: Final[dict[int, type[MultiRefused]]] = {
     -110: NodeExists,
     -111: NotEmpty,
 }
+
+
+def _open(path: str) -> list[Any]:
+    """Everybody may do everything with a node."""
+    del path
+    return list(OPEN_ACL_UNSAFE)
 
 
 class Multi:
@@ -79,8 +87,11 @@ class Multi:
         *,
         chroot: str = "",
         request_bytes_max: int = REQUEST_BYTES_MAX,
+        acls: Acls = _open,
     ) -> None:
+        """`acls` says who may do what with a node that is made, by its path without chroot."""
         self._operations = tuple(operations)
+        self._acls = acls
         self._payload = self._encoded(chroot)
         size = len(self._payload) + _FRAME_BYTES
         if size > request_bytes_max:
@@ -130,6 +141,11 @@ class Multi:
 
     def _refusal(self, index: int, code: int) -> MultiRefused | StoreUnavailable:
         path = self._operations[index].path
+        if code == _NO_AUTH:
+            return StoreUnavailable(
+                f"ZooKeeper does not let this broker change {path!r}: its node belongs to another "
+                "login (strandline.zookeeper.digest)."
+            )
         refusal = _REFUSALS.get(code)
         if refusal is not None:
             return refusal(path, index)
@@ -144,7 +160,7 @@ class Multi:
             is_prefix = isinstance(operation, Create) and operation.sequential
             if not is_valid_path(path + "0" if is_prefix else path):
                 raise InvalidPath(path, index)
-            request = _request(operation, chroot + path)
+            request = _request(operation, chroot + path, self._acls)
             parts += wire.MultiHeader(request.type, False, -1).serialize() + request.serialize()
         return bytes(parts + wire.MultiHeader(_ERROR, True, -1).serialize())
 
@@ -264,11 +280,11 @@ def with_parents(path: str) -> list[str]:
     return ["/" + "/".join(names[: end + 1]) for end in range(len(names))]
 
 
-def _request(operation: Operation, path: str) -> wire.Create:
+def _request(operation: Operation, path: str, acls: Acls) -> wire.Create:
     match operation:
         case Create():
             flags = operation.ephemeral * _EPHEMERAL | operation.sequential * _SEQUENTIAL
-            return wire.Create(path, operation.data, OPEN_ACL_UNSAFE, flags)
+            return wire.Create(path, operation.data, acls(operation.path), flags)
         case SetData():
             return wire.SetData(path, operation.data, operation.version)
         case Delete():

@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, Protocol
 
@@ -36,6 +37,7 @@ from kazoo.protocol.serialization import Watch
 from kazoo.protocol.states import KazooState, KeeperState
 from kazoo.retry import KazooRetry
 
+from strandline.client.security.stores import reason_of
 from strandline.cluster.store import SessionId, Zxid
 
 log = logging.getLogger(__name__)
@@ -94,8 +96,20 @@ class Owner(Protocol):
 class ZooKeeperSession:
     """A connection to an ensemble. Belongs to the event loop that runs when it is made."""
 
-    def __init__(self, hosts: str, owner: Owner, *, session_timeout_ms: int) -> None:
-        """`hosts` as in `zookeeper.connect`. Raises `ValueError` if it is none."""
+    def __init__(
+        self,
+        hosts: str,
+        owner: Owner,
+        *,
+        session_timeout_ms: int,
+        auth_data: Sequence[tuple[str, str]] = (),
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        """`hosts` as in `zookeeper.connect`, `auth_data` schemes with what shows who this is, `tls`
+        how connections are encrypted; None: not.
+
+        Raises `ValueError` if the hosts are none.
+        """
         self._loop = asyncio.get_running_loop()
         self._owner = owner
         self._arrived: deque[Callable[[], None]] = deque()
@@ -105,12 +119,14 @@ class ZooKeeperSession:
             hosts=hosts,
             timeout=session_timeout_ms / 1000,
             handler=_Handler(),
+            auth_data=list(auth_data) or None,
             connection_retry=KazooRetry(
                 max_tries=-1, delay=RECONNECT_DELAY_S, max_delay=RECONNECT_DELAY_MAX_S
             ),
             logger=_kazoo_log,
         )
         client.handler.connect_timeout_s = session_timeout_ms / 1000 / len(client.hosts)
+        client.handler.tls = tls
         client.handler.heartbeat_s = min(HEARTBEAT_S, session_timeout_ms / 1000 / 6)
         plain = client._connection
         client._connection = _WatchingConnection(
@@ -232,6 +248,7 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has n
 
     connect_timeout_s: float
     heartbeat_s: float
+    tls: ssl.SSLContext | None = None
 
     def start(self) -> None:
         self._running = True
@@ -241,9 +258,22 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has n
 
     def create_connection(self, *args: Any, timeout: float, **kwargs: Any) -> Any:
         """One server that does not answer must not use up the time of the whole session."""
-        return super().create_connection(
-            *args, timeout=min(timeout, self.connect_timeout_s), **kwargs
-        )
+        limit_s = min(timeout, self.connect_timeout_s)
+        sock = super().create_connection(*args, timeout=limit_s, **kwargs)
+        if self.tls is None:
+            return sock
+        # kazoo's own TLS takes certificates from PEM files only, and has no time limit.
+        sock.settimeout(limit_s)
+        try:
+            return self.tls.wrap_socket(sock, server_hostname=kwargs["hostname"])
+        except OSError as error:
+            sock.close()
+            log.warning(
+                "The TLS handshake with ZooKeeper at %s failed: %s",
+                kwargs["hostname"],
+                reason_of(error),
+            )
+            raise
 
     def select(self, readable: list[Any], *args: Any) -> Any:
         """kazoo waits for an event or its time to send a heartbeat, less a random part of 0.4 s.
@@ -251,6 +281,10 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has n
         In a session of a second or two nothing would be left of that time, and a heartbeat that is
         not answered within a few milliseconds would count as lost.
         """
+        # What OpenSSL has decrypted already does not show at the socket.
+        full = [each for each in readable if isinstance(each, ssl.SSLSocket) and each.pending()]
+        if full:
+            return full, [], []
         *others, timeout_s = args
         if len(readable) > 1:
             timeout_s = max(timeout_s, self.heartbeat_s)

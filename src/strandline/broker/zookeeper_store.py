@@ -29,6 +29,7 @@ from typing import Any, Final
 from kazoo.hosts import collect_hosts
 
 from strandline.broker.zookeeper_absence import Absence
+from strandline.broker.zookeeper_access import NOBODY, ZooKeeperAccess
 from strandline.broker.zookeeper_leftovers import Leftovers
 from strandline.broker.zookeeper_mirror import Mirror
 from strandline.broker.zookeeper_requests import (
@@ -96,12 +97,14 @@ class ZooKeeperStore:
         connection_timeout_ms: int | None = None,
         roots: Sequence[str] = METADATA_ROOTS,
         request_bytes_max: int = REQUEST_BYTES_MAX,
+        access: ZooKeeperAccess = NOBODY,
     ) -> None:
         """`hosts` is `host:port,host:port/chroot`. Raises `InvalidSetting` if it is not.
 
         `load` waits `connection_timeout_ms` for a server. Without one it waits as long as a session
         lasts in silence, but a short session does not shorten that.
-        `request_bytes_max` is the servers' `jute.maxbuffer`.
+        `request_bytes_max` is the servers' `jute.maxbuffer`. `access` says who this broker is to
+        them, and whose the nodes are that it makes.
         """
         try:
             collect_hosts(hosts)
@@ -116,6 +119,7 @@ class ZooKeeperStore:
         )
         self._roots = tuple(roots)
         self._request_bytes_max = request_bytes_max
+        self._access = access
         self._state = _State.NEW
         self._link: ZooKeeperSession | None = None
         self._listener: Callable[[Changes], None] = _nobody
@@ -152,7 +156,11 @@ class ZooKeeperStore:
         self._listener = listener
         self._loading = loop.create_future()
         self._link = ZooKeeperSession(
-            self._hosts, self, session_timeout_ms=self._session_timeout_ms
+            self._hosts,
+            self,
+            session_timeout_ms=self._session_timeout_ms,
+            auth_data=self._access.auth_data(),
+            tls=self._access.tls,
         )
         self._link.start()
         try:
@@ -181,6 +189,7 @@ class ZooKeeperStore:
             operations,
             chroot=link.chroot if link is not None else "",
             request_bytes_max=self._request_bytes_max,
+            acls=self._access.acls,
         )
         if link is None or self._state is not _State.READY:
             raise StoreUnavailable(
@@ -258,7 +267,7 @@ class ZooKeeperStore:
         prepared = partial(self._prepared, self._connection)
         if self._loading is not None:
             for path in with_parents(link.chroot):
-                link.ask(Multi([Create(path)]), prepared)
+                link.ask(Multi([Create(path)], acls=self._access.acls), prepared)
         for root in self._roots:
             link.ask(WatchRecursively(root, chroot=link.chroot), prepared)
         link.ask(Sync(chroot=link.chroot), prepared)

@@ -90,6 +90,7 @@ class _OneBroker:
 def _zookeeper(config: BrokerConfig, hosts: str) -> Store:
     """The store, whose driver is an extra: who runs `serve` need not install it."""
     try:
+        from strandline.broker.zookeeper_access import ZooKeeperAccess
         from strandline.broker.zookeeper_store import ZooKeeperStore
     except ModuleNotFoundError as missing:
         if (missing.name or "").partition(".")[0] != "kazoo":
@@ -101,4 +102,5 @@ def _zookeeper(config: BrokerConfig, hosts: str) -> Store:
         hosts,
         session_timeout_ms=config.zookeeper_session_timeout_ms,
         connection_timeout_ms=config.zookeeper_connection_timeout_ms,
+        access=ZooKeeperAccess.of(config),
     )

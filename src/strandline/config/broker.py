@@ -123,6 +123,13 @@ class BrokerConfig:
     zookeeper_connection_timeout_ms: int | None = None
     """How long a start waits for ZooKeeper; None: as its store thinks right."""
     zookeeper_session_timeout_ms: int = 18_000
+    zookeeper_set_acl: bool = False
+    zookeeper_ssl_client_enable: bool = False
+    zookeeper_ssl_endpoint_identification_algorithm: str = "HTTPS"
+    zookeeper_ssl_keystore_location: str | None = None
+    zookeeper_ssl_keystore_password: str | None = field(default=None, repr=False)
+    zookeeper_ssl_truststore_location: str | None = None
+    zookeeper_ssl_truststore_password: str | None = field(default=None, repr=False)
 
     # Consumer groups
     group_consumer_assignment_interval_ms: int = 1000
@@ -182,6 +189,7 @@ class BrokerConfig:
     strandline_audit_log_path: str | None = None
     strandline_ledger_retention_bytes: int = 1 << 30
     strandline_ledger_retention_ms: int = 604_800_000
+    strandline_zookeeper_digest: str | None = field(default=None, repr=False)
 
     topic_defaults: TopicConfig = field(default_factory=TopicConfig)
     """What a topic without overrides follows on this broker."""

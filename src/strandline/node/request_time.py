@@ -9,14 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from strandline.protocol.apis import KNOWN, ApiKey
 
-if TYPE_CHECKING:
-    from strandline.node.request import Request
-
-Spent: TypeAlias = "Callable[[Request[Any], float, int], None]"
+Spent: TypeAlias = Callable[[Any, float, int], None]
 """Gets the request, its share of a second in percent, and the time in monotonic milliseconds."""
 
 _PERCENT_PER_NS: Final = 100 / 1e9
@@ -44,7 +41,7 @@ class RequestTime:
         self._worked_ns = 0
         self._is_charged = False
 
-    def answered(self, request: Request[Any]) -> None:
+    def answered(self, request: Any) -> None:
         """The answer is about to leave: charge what was done so far."""
         now_ns = self._stopwatch()
         if not self._is_charged:
@@ -57,7 +54,7 @@ class RequestTime:
         if started_ns is not None:
             self._worked_ns += self._stopwatch() - started_ns
 
-    def _charge(self, request: Request[Any], now_ns: int) -> None:
+    def _charge(self, request: Any, now_ns: int) -> None:
         if self._started_ns is not None:
             self._worked_ns += now_ns - self._started_ns
             self._started_ns = now_ns
