@@ -13,6 +13,7 @@ from strandline.authorization.acls import CLUSTER_NAME, Operation, PatternType, 
 from strandline.authorization.authorizer import Verdict
 from strandline.errors import ErrorCode
 from strandline.node.authorization.audit import LINES_PER_SECOND, Asked, Audit
+from strandline.node.consumer_fast_path import ConsumerFastPath
 from strandline.node.produce_fast_path import ProduceFastPath
 from strandline.protocol.messages import create_acls, delete_acls, describe_acls
 from strandline.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -185,6 +186,27 @@ def test_the_fast_path_ends_with_the_permission(secured: Secured) -> None:
     assert secured.world.replica("orders").log.log_end_offset == 4
 
 
+def test_the_fast_path_of_a_consumer_ends_with_the_permission(secured: Secured) -> None:
+    """At once, and for a request of a known shape that waits."""
+    secured.allow((READ, TOPIC, "orders"))
+    secured.root.ask(produce(batch(b"a"), acks=1), 9)
+    alice, world = secured.world.connect(ALICE), secured.world
+    for _ in range(2):
+        answer = alice.ask(fetch(("orders", 0, 0), max_wait_ms=5000), 11)
+        assert answer.responses[0].partitions[0].records
+    assert isinstance(alice.connection.fast_path, ConsumerFastPath)
+    assert world.node.outbox.fetched_at_once == 1
+    alice.send(fetch(("orders", 0, 1), max_wait_ms=5000), 11)
+    world.turn()
+    assert len(world.node.purgatory) == 1, "it waits"
+    secured.allow()
+    secured.root.ask(produce(batch(b"b"), acks=1), 9)
+    world.advance(5000)
+    for answer in (alice.answers[-1], alice.ask(fetch(("orders", 0, 0)), 11)):
+        [partition] = answer.responses[0].partitions
+        assert (partition.error_code, partition.records or b"") == (DENIED, b"")
+
+
 def test_a_session_of_a_consumer_ends_reading_with_the_permission(secured: Secured) -> None:
     secured.allow((READ, TOPIC, "orders"))
     secured.root.ask(produce(batch(b"a"), acks=1), 9)
@@ -286,6 +308,12 @@ def test_what_is_allowed_is_audited_on_demand(caplog: pytest.LogCaptureFixture) 
         (True, "it is one of super.users")
     ] * len(lines(caplog))
     assert lines(caplog)
+    consumer = world.connect(ROOT)
+    topic = CreatableTopic(name="orders", num_partitions=1, replication_factor=1)
+    consumer.ask(CreateTopicsRequest(topics=[topic]), 5)
+    for _ in range(2):
+        consumer.ask(fetch(("orders", 0, 0)), 11)
+    assert consumer.connection.fast_path is None, "each fetch is a line, or counted in one"
     world.check()
 
 
