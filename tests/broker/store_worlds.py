@@ -1,4 +1,4 @@
-"""Both kinds of store behind one face, with the faults that the contract speaks of.
+"""All kinds of store behind one face, with the faults that the contract speaks of.
 
 A `World` gives stores that share one tree, each with a network of its own: `cut` separates a store
 at once, `heal` ends that, `expire` ends its session, and `lose_reply` has its next write done but
@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
+import tempfile
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
@@ -17,6 +18,8 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from strandline.broker.embedded_client import EmbeddedClient
 from strandline.broker.embedded_store import EmbeddedStore
+from strandline.broker.remote_store import RemoteStore
+from strandline.broker.store_server import StoreServer
 from strandline.broker.zookeeper_store import ZooKeeperStore
 from strandline.cluster.store import (
     NO_ZXID,
@@ -35,7 +38,7 @@ from strandline.cluster.store import (
 )
 from strandline.storage.real_files import RealFiles
 from tests.zookeeper.ensemble import ZooKeeperEnsemble
-from tests.zookeeper.proxy import TcpProxy
+from tests.zookeeper.proxy import TcpProxy, UnixProxy
 
 PATIENCE_S: Final = 120.0
 LONG_MS: Final = 20_000
@@ -207,6 +210,68 @@ class ZooKeeperWorld:
             proxy.heal()
             await follower.store.close()
             proxy.close()
+
+
+class RemoteWorld:
+    """Stores of other processes, as it were: on one store's socket, each behind a proxy."""
+
+    def __init__(self, directory: Path) -> None:
+        self._store = EmbeddedStore(RealFiles(), str(directory))
+        self._server: StoreServer | None = None
+        self._proxies: dict[Follower, UnixProxy] = {}
+
+    async def join(self, session_timeout_ms: int = LONG_MS) -> Follower:
+        # The paths of Unix sockets are short, those of tests are long.
+        short = Path(tempfile.mkdtemp(prefix="store"))
+        if self._server is None:
+            self._server = await StoreServer.start(self._store, str(short / "server"))
+        proxy = UnixProxy(self._server.path, str(short / "proxy"))
+        number = len(self._proxies)
+        store = RemoteStore(str(short / "proxy"), number, session_timeout_ms=session_timeout_ms)
+        follower = Follower(store)
+        self._proxies[follower] = proxy
+        await follower.load()
+        return follower
+
+    async def cut(self, follower: Follower) -> None:
+        proxy = self._proxies[follower]
+        proxy.cut()
+        proxy.drop()
+        await until(lambda: not remote_of(follower).is_ready)
+
+    def heal(self, follower: Follower) -> None:
+        self._proxies[follower].heal()
+
+    def expire(self, follower: Follower) -> None:
+        assert self._server is not None
+        number = list(self._proxies).index(follower)
+        self._ends = asyncio.create_task(self._server.broker_died(number))
+
+    async def lose_reply(
+        self, follower: Follower, operations: Sequence[Operation], witness: Follower
+    ) -> Outcome:
+        proxy = self._proxies[follower]
+        heard = len(witness.heard)
+        proxy.swallow_replies()
+        writing = asyncio.create_task(outcome_of(follower.store.multi(operations)))
+        await until(lambda: len(witness.heard) > heard and proxy.lost_bytes > 0)
+        await self.cut(follower)
+        return writing
+
+    async def close(self) -> None:
+        for follower, proxy in self._proxies.items():
+            proxy.heal()
+            await follower.store.close()
+            proxy.close()
+        if self._server is not None:
+            await self._server.close()
+        await self._store.close()
+
+
+def remote_of(follower: Follower) -> RemoteStore:
+    """The follower's store, which is in another process, as it were."""
+    assert isinstance(follower.store, RemoteStore)
+    return follower.store
 
 
 def client_of(follower: Follower) -> EmbeddedClient:

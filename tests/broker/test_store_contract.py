@@ -1,4 +1,5 @@
-"""What every store promises, checked on the embedded one and on a real ZooKeeper alike."""
+"""What every store promises, checked on the embedded one, in one process and over a socket, and on a real
+ZooKeeper alike."""
 
 from __future__ import annotations
 
@@ -41,6 +42,7 @@ from tests.broker.store_worlds import (
     SHORT_MS,
     EmbeddedWorld,
     Follower,
+    RemoteWorld,
     World,
     ZooKeeperWorld,
     outcome_of,
@@ -52,16 +54,18 @@ Scenario = Callable[[World], Awaitable[None]]
 Run = Callable[[Scenario], None]
 
 
-@pytest.fixture(params=["embedded", "zookeeper"])
+@pytest.fixture(params=["embedded", "remote", "zookeeper"])
 def run(request: pytest.FixtureRequest, tmp_path: Path) -> Run:
-    """Run a scenario in a world of one of the two kinds."""
+    """Run a scenario in a world of one kind."""
 
     async def in_world(scenario: Scenario) -> None:
-        world: World = (
-            EmbeddedWorld(tmp_path)
-            if request.param == "embedded"
-            else ZooKeeperWorld(request.getfixturevalue("ensemble"))
-        )
+        world: World
+        if request.param == "embedded":
+            world = EmbeddedWorld(tmp_path)
+        elif request.param == "remote":
+            world = RemoteWorld(tmp_path)
+        else:
+            world = ZooKeeperWorld(request.getfixturevalue("ensemble"))
         async with asyncio.timeout(2 * PATIENCE_S):
             try:
                 await scenario(world)

@@ -25,8 +25,14 @@ class TcpProxy:
 
     def __init__(self, host: str, port: int) -> None:
         self._target = (host, port)
-        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._begin(socket.create_server(("127.0.0.1", 0)))
         self.host, self.port = self._listener.getsockname()[:2]
+
+    def _dial(self) -> socket.socket:
+        return socket.create_connection(self._target, timeout=_PATIENCE_S)
+
+    def _begin(self, listener: socket.socket) -> None:
+        self._listener = listener
         self._selector = selectors.DefaultSelector()
         self._peer: dict[socket.socket, socket.socket] = {}
         self._servers: set[socket.socket] = set()
@@ -114,7 +120,7 @@ class TcpProxy:
             return
         client, _ = self._listener.accept()
         try:
-            server = socket.create_connection(self._target, timeout=_PATIENCE_S)
+            server = self._dial()
         except OSError:
             client.close()
             return
@@ -174,3 +180,19 @@ class TcpProxy:
         for end in (self._listener, self._waker, self._wake):
             end.close()
         self._selector.close()
+
+
+class UnixProxy(TcpProxy):
+    """The same between two Unix sockets: of the server, and one that it makes."""
+
+    def __init__(self, target: str, path: str) -> None:
+        self._path = target
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(path)
+        listener.listen()
+        self._begin(listener)
+
+    def _dial(self) -> socket.socket:
+        server = socket.socket(socket.AF_UNIX)
+        server.connect(self._path)
+        return server

@@ -12,7 +12,6 @@ Knows the sessions and the clock of the event loop; knows neither disk nor the n
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -32,10 +31,7 @@ from strandline.cluster.store import (
 from strandline.errors import InvariantViolated
 
 _CUT, _PAUSED, _EXPIRED, _GONE = "cut off", "paused", "without a session", "closed"
-_RETRY_S: Final = 1.0
 SESSION_TIMEOUT_MS: Final = 18_000
-
-log = logging.getLogger(__name__)
 
 
 class EmbeddedClient:
@@ -220,11 +216,5 @@ class EmbeddedClient:
             self._lose_touch(_EXPIRED)
 
     async def _delete_owned(self) -> None:
-        while True:
-            try:
-                await self._store.close_session(self._session)
-                break
-            except StoreError as error:
-                log.warning("An expired session of the metadata store cannot be ended: %s", error)
-                await asyncio.sleep(_RETRY_S)
+        await self._store.end_session(self._session)
         self._regain_touch(_EXPIRED)

@@ -23,12 +23,14 @@ from strandline.cluster.store import (
     MultiResult,
     Operation,
     SessionId,
+    StoreError,
     StoreView,
 )
 from strandline.storage.files import Files, Lock, join
 
 LOCK: Final = "metadata.lock"
 JOURNAL_BYTES_MAX: Final = 4 << 20
+_RETRY_S: Final = 1.0
 
 log = logging.getLogger(__name__)
 
@@ -101,6 +103,16 @@ class EmbeddedStore:
     async def close_session(self, session: SessionId) -> None:
         """Delete the session's ephemeral nodes. What it still wants to write is refused."""
         await self._done(self._durable.submit_end_of(session))
+
+    async def end_session(self, session: SessionId) -> None:
+        """Delete the ephemeral nodes of a session that has expired, however often it must be tried:
+        its owner counts as gone only after that."""
+        while True:
+            try:
+                return await self.close_session(session)
+            except StoreError as error:
+                log.warning("An expired session of the metadata store cannot be ended: %s", error)
+                await asyncio.sleep(_RETRY_S)
 
     async def load(self, listener: Callable[[Changes], None]) -> StoreView:
         """The durable nodes; from then on the listener hears every change after them."""

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from strandline.broker.zookeeper_requests import NodeRead, Read, ReadAnswer, Unreadable
-from strandline.cluster.net_effect import in_order
+from strandline.cluster.net_effect import difference
 from strandline.cluster.store import NO_ZXID, Changes, SessionId, StoredNode, StoreView, Zxid
 from strandline.cluster.tree import ROOT, child_path
 
@@ -136,22 +136,9 @@ class Mirror:
         """End the cut: what differs from what was told before, as of transaction `zxid`."""
         if self._is_survey:
             self._found |= dict.fromkeys(self._published.keys() - self._found.keys())
-        deleted: list[str] = []
-        created: list[StoredNode] = []
-        data_set: list[StoredNode] = []
-        for path, node in self._found.items():
-            before = self._published.get(path)
-            is_another = not _is_same_node(before, node)
-            if before is not None and is_another:
-                deleted.append(path)
-                del self._published[path]
-            if node is None or node == before:
-                continue
-            self._published[path] = node
-            (created if is_another else data_set).append(node)
+        changes = difference(self._published, self._found)
         self._end_cut()
         self._seen_zxid = max(zxid, self._seen_zxid)
-        changes = in_order(deleted, created=created, data_set=data_set)
         if not changes:
             return None
         # A cut that could not be whole has the zxid of the one that completes it.
@@ -182,12 +169,6 @@ class Mirror:
             child = child_path(path, name)
             if _is_ours(child):
                 self._undiscovered[Read(child)] = None
-
-
-def _is_same_node(before: StoredNode | None, now: StoredNode | None) -> bool:
-    return (
-        before is not None and now is not None and before.stat.created_zxid == now.stat.created_zxid
-    )
 
 
 def _is_ours(path: str) -> bool:

@@ -7,7 +7,7 @@ after, only the last state counts; but if it was deleted and made again, that is
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -74,6 +74,29 @@ class NetEffect:
         return Changes(self._zxid, changes) if changes else None
 
 
+def difference(
+    told: MutableMapping[str, StoredNode], found: Mapping[str, StoredNode | None]
+) -> tuple[NodeChange, ...]:
+    """What to tell of nodes that were found to be so (None: gone), in the order for it.
+
+    `told` is what the listener knows, and is brought up to date.
+    """
+    deleted: list[str] = []
+    created: list[StoredNode] = []
+    data_set: list[StoredNode] = []
+    for path, node in found.items():
+        before = told.get(path)
+        is_another = not _is_same_node(before, node)
+        if before is not None and is_another:
+            deleted.append(path)
+            del told[path]
+        if node is None or node == before:
+            continue
+        told[path] = node
+        (created if is_another else data_set).append(node)
+    return in_order(deleted, created=created, data_set=data_set)
+
+
 def in_order(
     deleted: Iterable[str], *, created: Iterable[StoredNode], data_set: Iterable[StoredNode]
 ) -> tuple[NodeChange, ...]:
@@ -88,3 +111,9 @@ def in_order(
     ]
     put.sort(key=lambda change: (change.path.count("/"), change.path))
     return (*map(NodeDeleted, gone), *put)
+
+
+def _is_same_node(before: StoredNode | None, now: StoredNode | None) -> bool:
+    return (
+        before is not None and now is not None and before.stat.created_zxid == now.stat.created_zxid
+    )
