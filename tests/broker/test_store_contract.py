@@ -1,5 +1,5 @@
-"""What every store promises, checked on the embedded one, in one process and over a socket, and on a real
-ZooKeeper alike."""
+"""What every store promises, checked on the embedded one, in its process and over its socket, and
+on a real ZooKeeper alike."""
 
 from __future__ import annotations
 

@@ -7,8 +7,9 @@ from random import Random
 
 import pytest
 
-from strandline.node.log_directories import UNKNOWN_EPOCH, LogDirectories, make_durably
+from strandline.node.log_directories import UNKNOWN_EPOCH, LogDirectories
 from strandline.storage.clean_shutdown import write_marker
+from strandline.storage.durable_directory import make_durably
 from strandline.storage.memory_files import MemoryFiles
 from strandline.storage.real_files import RealFiles
 from strandline.types import BrokerId

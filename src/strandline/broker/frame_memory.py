@@ -59,11 +59,11 @@ class FrameMemory:
         self._check: asyncio.TimerHandle | None = None
 
     @classmethod
-    def of_process(cls, queued_max_request_bytes: int = -1) -> FrameMemory:
-        """As much as this process may use for it; a setting wins."""
+    def of_process(cls, queued_max_request_bytes: int = -1, *, processes: int = 1) -> FrameMemory:
+        """As much as this process may use for it, if so many share the machine; a setting wins."""
         if queued_max_request_bytes > 0:
             return cls(queued_max_request_bytes)
-        return cls(max(_LIMIT_MIN, available_bytes() // _SHARE))
+        return cls(max(_LIMIT_MIN, available_bytes() // _SHARE // processes))
 
     def may_take(self, reader: Reader, more: int, *, always: bool = False) -> bool:
         """Whether a reader may have so many bytes more; else its `read_on` is called later."""

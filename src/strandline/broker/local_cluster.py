@@ -18,16 +18,16 @@ from strandline.broker.embedded_store import EmbeddedStore
 from strandline.broker.frame_memory import FrameMemory
 from strandline.broker.handle_budget import HandleBudget
 from strandline.broker.readiness import offline_notice
-from strandline.broker.reserved_ports import ReservedPort
-from strandline.broker.running import Broker, StartReport
+from strandline.broker.reserved_ports import ReservedPort, with_ports
+from strandline.broker.running import Broker
+from strandline.broker.start_report import StartReport
 from strandline.broker.startup import start_broker
 from strandline.broker.watch import Watch
 from strandline.cluster.image import ClusterImage
 from strandline.cluster.store import Changes, StoreUnavailable
 from strandline.config.broker import BrokerConfig
-from strandline.config.listeners import Listener
-from strandline.errors import InvalidSetting, InvariantViolated
-from strandline.node.log_directories import make_durably
+from strandline.errors import InvariantViolated
+from strandline.storage.durable_directory import make_durably
 from strandline.storage.formats import check_formats
 from strandline.storage.real_files import RealFiles
 from strandline.types import BrokerId
@@ -216,21 +216,8 @@ class LocalCluster:
 
     def _reserve_ports(self) -> None:
         for broker_id, config in self._configs.items():
-            listeners = tuple(map(self._with_port, config.listeners))
+            listeners = with_ports(config.listeners, self._ports)
             self._configs[broker_id] = replace(config, listeners=listeners)
-
-    def _with_port(self, listener: Listener) -> Listener:
-        """The listener, with a port that stays its own if the system is to choose one."""
-        if listener.port:
-            return listener
-        try:
-            port = ReservedPort(listener.host)
-        except OSError as error:
-            raise InvalidSetting(
-                "listeners", f"listeners: {listener} cannot be bound: {error.strerror or error}."
-            ) from error
-        self._ports.append(port)
-        return replace(listener, port=port.number)
 
     # -- the network -------------------------------------------------------------------------
 

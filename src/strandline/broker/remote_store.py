@@ -145,7 +145,8 @@ class RemoteStore:
 
     async def _ask(self, number: int, frame: bytes, patience_s: float) -> MultiResult:
         """Send, and wait for the outcome."""
-        answer = self._under_way[number] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[MultiResult] = asyncio.get_running_loop().create_future()
+        self._under_way[number] = answer
         if self._writer is not None:
             self._writer.write(frame)
         try:

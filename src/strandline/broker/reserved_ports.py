@@ -7,9 +7,13 @@ are refused meanwhile, as by a machine whose broker is down.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from strandline.broker.addresses import bound_socket
-from strandline.config.listeners import host_and_port
+from strandline.config.listeners import Listener, host_and_port
 from strandline.config.loopback import loopback
+from strandline.errors import InvalidSetting
 
 
 class ReservedPort:
@@ -25,3 +29,24 @@ class ReservedPort:
     def release(self) -> None:
         """Let the system have it."""
         self._socket.close()
+
+
+def with_ports(listeners: Sequence[Listener], reserved: list[ReservedPort]) -> tuple[Listener, ...]:
+    """The listeners, each with a port that stays its own if the system is to choose one.
+
+    Those are added to `reserved`. Raises `InvalidSetting`.
+    """
+    return tuple(_with_port(each, reserved) for each in listeners)
+
+
+def _with_port(listener: Listener, reserved: list[ReservedPort]) -> Listener:
+    if listener.port:
+        return listener
+    try:
+        port = ReservedPort(listener.host)
+    except OSError as error:
+        raise InvalidSetting(
+            "listeners", f"listeners: {listener} cannot be bound: {error.strerror or error}."
+        ) from error
+    reserved.append(port)
+    return replace(listener, port=port.number)

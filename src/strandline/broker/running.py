@@ -16,15 +16,15 @@ import logging
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from strandline.broker.embedded_client import EmbeddedClient
 from strandline.broker.embedded_store import EmbeddedStore
 from strandline.broker.readiness import offline_notice
 from strandline.broker.server import Server
+from strandline.broker.start_report import StartReport
 from strandline.broker.watch import Watch
 from strandline.cluster.store import Store
-from strandline.config.listeners import Listener
 from strandline.errors import InvariantViolated
 from strandline.node.log_directories import LogDirectories
 from strandline.node.node import Node
@@ -36,20 +36,11 @@ _SHUTDOWN_PATIENCE_S: Final = 60.0
 """The node has a bound of its own, from settings; this one is for a node that has lost its way."""
 
 
-@dataclass(frozen=True, slots=True)
-class StartReport:
-    """What the start found, for whoever started the broker."""
+class Gate(Protocol):
+    """Where brokers that start or stop together wait for each other, as at an `asyncio.Barrier`."""
 
-    cluster_id: str
-    addresses: tuple[Listener, ...]
-    """Where clients connect; ports as bound."""
-    log_dirs: tuple[str, ...]
-    topics: int
-    partitions: int
-    was_clean: bool
-    """Whether every log directory was shut down cleanly, or is new."""
-    notices: tuple[str, ...]
-    """Sentences about what was cut, rebuilt, adopted or left alone."""
+    async def wait(self) -> object:
+        """Go on when all are there, or raise `asyncio.BrokenBarrierError`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +75,14 @@ class Broker:
         return self.node.broker_id
 
     @property
+    def handle_warning(self) -> str | None:
+        """What this process lacks."""
+        return self._server.handles.warning
+
+    @property
     def notice(self) -> str | None:
         """What the cluster, or this process, lacks at the moment."""
-        found = (offline_notice(self.node.metadata.image), self._server.handles.warning)
+        found = (offline_notice(self.node.metadata.image), self.handle_warning)
         return " ".join(filter(None, found)) or None
 
     async def until_unfit(self) -> str:
@@ -106,7 +102,7 @@ class Broker:
             "every broker needs an id of its own."
         )
 
-    async def stop(self, gate: asyncio.Barrier | None = None) -> bool:
+    async def stop(self, gate: Gate | None = None) -> bool:
         """Shut down cleanly; returns whether the next start needs no recovery.
 
         Leadership moves to other brokers first, so that clients lose no time; what cannot move

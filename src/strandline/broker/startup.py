@@ -25,9 +25,10 @@ from strandline.broker.exposure import exposure_notices
 from strandline.broker.frame_memory import FrameMemory
 from strandline.broker.handle_budget import HandleBudget
 from strandline.broker.readiness import Readiness
-from strandline.broker.running import Broker, Parts, StartReport
+from strandline.broker.running import Broker, Gate, Parts
 from strandline.broker.server import Server, read_clock
 from strandline.broker.server_tls import ServerTls
+from strandline.broker.start_report import StartReport
 from strandline.broker.watch import Watch
 from strandline.cluster.image import ClusterImage
 from strandline.cluster.store import Changes, Store, StoreError
@@ -58,7 +59,7 @@ async def start_broker(
     *,
     is_alone: bool = True,
     cut_from: Collection[BrokerId] = (),
-    gate: asyncio.Barrier | None = None,
+    gate: Gate | None = None,
     handles: HandleBudget | None = None,
     frames: FrameMemory | None = None,
     users: Sequence[FirstUser] = (),
@@ -101,7 +102,7 @@ class _Start:
         *,
         is_alone: bool,
         cut_from: Collection[BrokerId],
-        gate: asyncio.Barrier | None,
+        gate: Gate | None,
         handles: HandleBudget,
         frames: FrameMemory,
         users: Sequence[FirstUser],

@@ -71,9 +71,7 @@ class StoreServer:
         server = cls(store, path)
         with suppress(FileNotFoundError):
             os.unlink(path)
-        server._server = await asyncio.start_unix_server(
-            server._accept, path, start_serving=False
-        )
+        server._server = await asyncio.start_unix_server(server._accept, path, start_serving=False)
         os.chmod(path, _OWNER_ONLY)
         await server._server.start_serving()
         return server

@@ -7,14 +7,15 @@ from collections.abc import Mapping
 import click
 
 from strandline.broker.handle_budget import raise_limit
-from strandline.broker.running import Broker, StartReport
+from strandline.broker.running import Broker
+from strandline.broker.start_report import StartReport
 from strandline.broker.startup import start_broker
 from strandline.cli.broker_options import (
     broker_options,
     load_config,
-    log_to_standard_error,
     parse_users,
 )
+from strandline.cli.log_lines import log_to_standard_error
 from strandline.cli.serving import run_until_stopped
 from strandline.cluster.store import Store
 from strandline.config.broker import BrokerConfig

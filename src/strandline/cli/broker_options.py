@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import logging
 import re
-import sys
 from collections.abc import Callable, Sequence
 from random import SystemRandom
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from strandline.cli.log_lines import SparingHandler
 from strandline.config.broker import BrokerConfig
 from strandline.config.load import load_broker_config
 from strandline.errors import InvalidSetting
@@ -25,8 +23,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LEVELS: Final = ("debug", "info", "warning", "error")
-
-_KAZOO: Final = "strandline.broker.zookeeper_session"
 
 _HAS_PORT: Final = re.compile(r":\d+$")
 
@@ -96,18 +92,6 @@ def parse_users(texts: Sequence[str]) -> list[FirstUser]:
         return [parse_first_user(text, SystemRandom()) for text in texts]
     except InvalidSetting as wrong:
         raise click.UsageError(str(wrong)) from wrong
-
-
-def log_to_standard_error(level: str) -> None:
-    """Have everything from that level on printed; what is said again and again, now and then."""
-    logging.basicConfig(
-        level=level.upper(),
-        handlers=[SparingHandler(sys.stderr)],
-        format="%(asctime)s %(levelname)s %(message)s",
-    )
-    if level != "debug":
-        # kazoo tells every attempt to connect; what matters of it the store says itself.
-        logging.getLogger(_KAZOO).setLevel(logging.WARNING)
 
 
 def load_config(

@@ -10,6 +10,7 @@ a thousand partitions that fail alike are a few lines as well.
 from __future__ import annotations
 
 import logging
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ TEXTS_MAX: Final = 20
 _NO_TEMPLATES: Final = ("%s",)
 """Such a call says anything: sentences that are made elsewhere."""
 _KINDS_MAX: Final = 1000
+_KAZOO: Final = "strandline.broker.zookeeper_session"
 
 
 class _Kind(NamedTuple):
@@ -100,3 +102,18 @@ class SparingHandler(logging.StreamHandler[TextIO]):
 
     def _tell(self, kind: _Kind, text: str) -> None:
         super().emit(logging.LogRecord(kind.logger, kind.level, "", 0, text, None, None))
+
+
+def log_to_standard_error(level: str, whose: str = "") -> None:
+    """Have everything from that level on printed; what is said again and again, now and then.
+
+    `whose` stands in each line, if several processes write to one place.
+    """
+    logging.basicConfig(
+        level=level.upper(),
+        handlers=[SparingHandler(sys.stderr)],
+        format=f"%(asctime)s %(levelname)s {whose}%(message)s",
+    )
+    if level != "debug":
+        # kazoo tells every attempt to connect; what matters of it the store says itself.
+        logging.getLogger(_KAZOO).setLevel(logging.WARNING)

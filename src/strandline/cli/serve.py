@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from importlib.util import find_spec
+from typing import Final
 
 import click
 
 from strandline.broker.handle_budget import raise_limit
-from strandline.broker.local_cluster import LocalCluster
 from strandline.broker.local_layout import broker_configs, metadata_directory
-from strandline.broker.running import StartReport
+from strandline.broker.start_report import StartReport
 from strandline.cli.broker_options import (
     broker_options,
     load_config,
-    log_to_standard_error,
     parse_users,
 )
+from strandline.cli.log_lines import log_to_standard_error
 from strandline.cli.page_options import edit_option
 from strandline.cli.schema_options import schema_options, schema_places
 from strandline.cli.serving import (
@@ -27,10 +28,12 @@ from strandline.cli.serving import (
     run_until_stopped,
     sentence_about_data,
 )
-from strandline.errors import InvalidSetting, StorageError
+from strandline.errors import InvalidSetting, InvariantViolated, StorageError
 from strandline.schemas.places import NOWHERE, SchemaPlaces
 from strandline.storage.real_files import RealFiles
 from strandline.ui.child import page
+
+_CHILD: Final = (sys.executable, "-m", "strandline.cli.child")
 
 
 @click.command()
@@ -41,6 +44,11 @@ from strandline.ui.child import page
     show_default=True,
     metavar="N",
     help="How many brokers. Ids and ports count up; topics get up to 3 replicas by default.",
+)
+@click.option(
+    "--processes",
+    is_flag=True,
+    help="Give each broker a process of its own, so that several cores work. Not with --faults.",
 )
 @click.option("--racks", metavar="NAME,...", help="The racks of the brokers, dealt out in turn.")
 @click.option("--ui", "with_page", is_flag=True, help="Serve the live page of the cluster, too.")
@@ -56,6 +64,7 @@ from strandline.ui.child import page
 @broker_options
 def serve(
     brokers: int,
+    processes: bool,
     racks: str | None,
     with_page: bool,
     ui_port: int | None,
@@ -71,13 +80,18 @@ def serve(
     first_users: tuple[str, ...],
     log_level: str,
 ) -> None:
-    """Run a broker, or a cluster of several in one process.
+    """Run a broker, or a cluster of several, in one process or in one process each.
 
     Without options it listens on 127.0.0.1:9092 and keeps its data in ./strandline-data. Ctrl-C or
     SIGTERM stops it cleanly; a second Ctrl-C stops it at once, and the next start recovers.
     """
     if may_edit and not with_page:
         raise click.UsageError("--edit is for the page: add --ui.")
+    if processes and faults:
+        raise click.UsageError(
+            "--faults is for brokers in one process: leave out --processes. Brokers in processes "
+            "of their own can be killed and paused as such, with kill -KILL, -STOP and -CONT."
+        )
     log_to_standard_error(log_level)
     raise_limit()
     config = load_config(config_path, overrides, data_dir, listen, insecure=insecure)
@@ -90,11 +104,24 @@ def serve(
         raise click.ClickException(sentence_about_data(error)) from error
     users = parse_users(first_users)
     schemas = schema_places(schema_directory, registry) if with_page else NOWHERE
+    directory = metadata_directory(config)
+
+    async def start() -> RunningBrokers:
+        # Each way imports what the other does without: a supervisor has no broker in it.
+        if not processes:
+            from strandline.broker.local_cluster import LocalCluster
+
+            return await LocalCluster.start(configs, directory, users)
+        from strandline.broker.process_cluster import ProcessCluster
+
+        return await ProcessCluster.start(configs, directory, _CHILD, first_users, log_level)
+
     run_until_stopped(
-        lambda: LocalCluster.start(configs, metadata_directory(config), users),
+        start,
         beside=_beside(
             schemas, faults=faults, with_page=with_page, page_port=ui_port, may_edit=may_edit
         ),
+        has_brokers=not processes,
     )
 
 
@@ -128,10 +155,13 @@ def _beside(
         lines: list[str] = []
         control: str | None = None
         async with AsyncExitStack() as stack:
-            if faults and isinstance(running, LocalCluster):
+            if faults:
                 # Most clusters are run without faults, and start more quickly without the import.
                 from strandline.broker.fault_control import fault_control
+                from strandline.broker.local_cluster import LocalCluster
 
+                if not isinstance(running, LocalCluster):
+                    raise InvariantViolated("Faults are asked of brokers in other processes.")
                 control = await stack.enter_async_context(fault_control(running))
                 lines.append(f"faults      {control}")
             if with_page:

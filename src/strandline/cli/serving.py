@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import gc
 import logging
 import os
 import signal
@@ -20,14 +19,14 @@ from typing import Final, Protocol, TypeAlias
 
 import click
 
-from strandline.broker.running import StartReport
+from strandline.broker.settle import import_later, settle
+from strandline.broker.start_report import StartReport
 from strandline.cli.output import counted
 from strandline.cli.started import STARTED_S
 from strandline.cluster.store import StoreError
 from strandline.config.listeners import ANY_INTERFACE, Listener, host_and_port
 from strandline.config.loopback import IPV6, loopback
 from strandline.errors import InvalidSetting, StorageError, StrandlineError
-from strandline.node import late_imports
 from strandline.records._kernels import are_switched_off, missing, sentence_about
 from strandline.storage.files import LockHeld
 from strandline.version import VERSION
@@ -35,7 +34,6 @@ from strandline.version import VERSION
 log = logging.getLogger(__name__)
 
 _ANY_HOSTS: Final = (ANY_INTERFACE, "0.0.0.0", "::")  # noqa: S104 - recognised, not bound
-_GC_THRESHOLDS: Final = (50_000, 20, 50)
 _INTERRUPTED: Final = 130
 _WRONG_PLACE: Final = frozenset(
     {
@@ -70,26 +68,30 @@ Beside: TypeAlias = Callable[[RunningBrokers], AbstractAsyncContextManager[str]]
 
 
 def run_until_stopped(
-    start: Callable[[], Awaitable[RunningBrokers]], beside: Beside | None = None
+    start: Callable[[], Awaitable[RunningBrokers]],
+    beside: Beside | None = None,
+    *,
+    has_brokers: bool = True,
 ) -> None:
-    """Start brokers, say so, and stop them at Ctrl-C or SIGTERM."""
+    """Start brokers, say so, and stop them at Ctrl-C or SIGTERM. `has_brokers` tells whether they
+    are in this process."""
     with asyncio.Runner() as runner:
-        wrong = runner.run(_run(start, beside))
+        wrong = runner.run(_run(start, beside, has_brokers=has_brokers))
     if wrong:
         raise click.ClickException(" ".join(wrong))
 
 
-async def _run(start: Callable[[], Awaitable[RunningBrokers]], beside: Beside | None) -> list[str]:
+async def _run(
+    start: Callable[[], Awaitable[RunningBrokers]], beside: Beside | None, *, has_brokers: bool
+) -> list[str]:
     """Start, wait for a signal, stop; sentences about what went wrong after the start."""
     running = await _start(start)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, _on_signal, number, stop)
-    # What a start leaves behind lives as long as the process: never look at it again.
-    gc.freeze()
-    gc.set_threshold(*_GC_THRESHOLDS)
-    imports = loop.call_later(late_imports.DELAY_S, late_imports.import_in_thread)
+    settle()
+    imports = import_later() if has_brokers else None
     try:
         async with beside(running) if beside is not None else nullcontext("") as more:
             click.echo("\n".join(report_lines(running.reports, running.notice, more)))
@@ -97,7 +99,8 @@ async def _run(start: Callable[[], Awaitable[RunningBrokers]], beside: Beside | 
             wrong = await _until_to_be_stopped(running, stop)
     except InvalidSetting as error:
         wrong = [str(error)]
-    imports.cancel()
+    if imports is not None:
+        imports.cancel()
     click.echo("Stopping. Ctrl-C again stops at once.")
     begun = time.monotonic()
     was_clean = await running.stop()

@@ -6,7 +6,6 @@ strays is decided elsewhere.
 
 from __future__ import annotations
 
-import os.path
 from collections.abc import Callable, Iterable, Sequence
 from random import Random
 
@@ -18,26 +17,14 @@ from strandline.errors import CorruptRecords, StorageError
 from strandline.node.kraft_metadata import read_kraft_metadata
 from strandline.node.logs import Directory
 from strandline.storage.directory_names import DirectoryKind, retired_directory_name
-from strandline.storage.files import Files, join, parent_of
+from strandline.storage.durable_directory import make_durably
+from strandline.storage.files import Files, join
 from strandline.storage.log import Log
 from strandline.storage.log_directory import LogDirectory, LogToLoad
 from strandline.storage.meta_properties import read_meta_properties
 from strandline.types import BrokerId, Lives, TopicPartition
 
 UNKNOWN_EPOCH = -1
-
-
-def make_durably(files: Files, path: str) -> None:
-    """Make a directory and the missing ones above it, so that their names survive power failures:
-    syncing what is inside does not sync the name of the directory itself."""
-    above: list[str] = []
-    missing = os.path.abspath(path)
-    while not files.is_directory(missing):
-        missing = parent_of(missing)
-        above.append(missing)
-    files.make_directory(path)
-    for parent in reversed(above):
-        files.sync_directory(parent)
 
 
 class LogDirectories:
