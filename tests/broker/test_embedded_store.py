@@ -299,7 +299,7 @@ def test_a_store_that_closes_leaves_no_timers_and_tasks(tmp_path: Path) -> None:
 def test_an_expired_session_is_ended_even_if_the_disk_fails_at_first(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("strandline.broker.embedded_client._RETRY_S", 0.01)
+    monkeypatch.setattr("strandline.broker.embedded_store._RETRY_S", 0.01)
     files = MemoryFiles()
 
     async def scenario() -> None:
