@@ -29,6 +29,7 @@ from strandline.protocol.messages.sasl_authenticate import (
     SaslAuthenticateResponse,
 )
 from strandline.protocol.messages.sasl_handshake import SaslHandshakeRequest
+from tests.node.messages import batch, fetch, produce
 from tests.node.world import Client, World
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
@@ -57,6 +58,10 @@ def connect(world: World) -> Client:
     client.connection = world.node.open_connection("test-host", "SASL", now=world.now)
     world.clients[client.connection.id] = client
     return client
+
+
+def _ignore(chunks: object) -> None:
+    """Answers are thrown away."""
 
 
 def versions() -> ApiVersionsRequest:
@@ -172,6 +177,43 @@ def test_a_body_that_is_none_is_not_even_parsed(world: World) -> None:
     world.turn()
     assert client.closed is not None
     assert client.closed == "Produce came before authentication."
+
+
+def test_frames_that_are_broken_end_their_own_connection_at_most(world: World) -> None:
+    """Before authentication and after; somebody else is served all the while, and no bug of the
+    node shows (`World.check`)."""
+    random, honest = Random(19), connect(world)
+    log_in(honest)
+    messages = [
+        (versions(), 3),
+        (SaslHandshakeRequest(mechanism=SCRAM), 1),
+        (SaslAuthenticateRequest(auth_bytes=plain("alice", "wrong")), 2),
+        (MetadataRequest(topics=None), 12),
+        (DescribeUserScramCredentialsRequest(users=[UserName(name="alice")]), 0),
+        (fetch(("orders", 0, 0)), 11),
+        (produce(batch(b"x" * 50)), 9),
+    ]
+    closed = 0
+    for number in range(1_500):
+        client = connect(world)
+        if number % 2:
+            log_in(client)
+        client.take = _ignore  # type: ignore[method-assign]  # it reads no answers
+        frame, _, _ = client.frame(*random.choice(messages))
+        for _ in range(random.randint(1, 4)):
+            frame[random.randrange(4, len(frame))] = random.randrange(256)
+        if random.random() < 0.3:
+            del frame[random.randrange(8, len(frame)) :]
+        client.send_frame(frame)
+        world.turn()
+        closed += client.closed is not None
+        if client.closed is None:
+            client.close()
+        del world.clients[client.connection.id]
+    assert closed > 300
+    assert honest.ask(MetadataRequest(topics=None), 12).cluster_id
+    left = [each for each in world.node.connections._connections if each.listener == "SASL"]
+    assert left == [honest.connection]
 
 
 def test_a_change_of_acls_opens_no_gate() -> None:

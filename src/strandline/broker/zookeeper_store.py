@@ -317,7 +317,8 @@ class ZooKeeperStore:
         if mirror.unreadable:
             path, refusal = next(iter(mirror.unreadable.items()))
             self._give_up(
-                f"ZooKeeper does not let this broker read {path} (its error {refusal.code}).",
+                f"ZooKeeper does not let this broker read {path} (its error {refusal.code}): is "
+                "strandline.zookeeper.digest that of the other brokers?",
                 again=self._survey,
             )
             return
