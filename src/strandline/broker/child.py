@@ -42,14 +42,11 @@ class Child:
         self._following: asyncio.Task[None] | None = None
 
     @property
-    def pid(self) -> int:
-        """Of its process, which was started."""
-        return self._running.pid
-
-    @property
     def end(self) -> str:
         """How it ended, as the end of a sentence."""
-        status = self._running.returncode
+        if self._process is None:
+            return "could not be started"
+        status = self._process.returncode
         if status is None or status >= 0:
             return f"ended with status {status}"
         with suppress(ValueError):
@@ -57,10 +54,22 @@ class Child:
         return f"was ended by signal {-status}"
 
     async def start(self, command: Sequence[str], order: words.Order) -> None:
-        """Start the process, in a group of its own: Ctrl-C is the supervisor's alone."""
-        self._process = await asyncio.create_subprocess_exec(
-            *command, stdin=PIPE, stdout=PIPE, limit=words.LINE_BYTES_MAX, process_group=0
-        )
+        """Start the process, in a group of its own: Ctrl-C is the supervisor's alone.
+
+        If the system gives none, it has ended, with a `failure`.
+        """
+        try:
+            self._process = await asyncio.create_subprocess_exec(
+                *command, stdin=PIPE, stdout=PIPE, limit=words.LINE_BYTES_MAX, process_group=0
+            )
+        except OSError as error:
+            self.failure = StrandlineError(
+                f"The process of broker {self.broker_id} cannot be started: {error.strerror}."
+            )
+            self.has_ended = True
+            self._changed()
+            return
+        log.info("Broker %d is process %d.", self.broker_id, self._process.pid)
         self._following = asyncio.create_task(self._follow(self._process))
         self._send(words.line_of_order(order))
 
@@ -81,19 +90,13 @@ class Child:
         if self._following is not None:
             await asyncio.shield(self._following)
 
-    @property
-    def _running(self) -> asyncio.subprocess.Process:
-        if self._process is None:
-            raise InvariantViolated(f"The process of broker {self.broker_id} was not started.")
-        return self._process
-
     def _signal(self, number: int) -> None:
         if self._process is not None and not self.has_ended:
             with suppress(ProcessLookupError):
                 self._process.send_signal(number)
 
     def _send(self, line: bytes) -> None:
-        stdin = self._running.stdin
+        stdin = self._process.stdin if self._process is not None else None
         if stdin is not None and not stdin.is_closing():
             stdin.write(line)
 

@@ -219,7 +219,6 @@ class ProcessCluster:
     async def _spawn(self, broker_id: BrokerId) -> Child:
         child = self.children[broker_id] = Child(broker_id, self._watch.changed)
         await child.start(self._command, self._orders[broker_id])
-        log.info("Broker %d is process %d.", broker_id, child.pid)
         return child
 
     # -- keeping them running ----------------------------------------------------------------
