@@ -203,3 +203,13 @@ def test_axe_finds_nothing_wrong_with_lab_and_lessons(address: str, tab: Tab) ->
         assert tab.overflow == 0, view
     tab.size(1200, 800)
     assert wrong == {}
+
+
+def test_buttons_speak_the_language_of_the_lesson(address: str, tab: Tab) -> None:
+    """With the English word beside, by which texts and scripts name them."""
+    tab.open(f"{address}#/lessons/zh/high-watermark")
+    tab.wait_for("走一步 Step")
+    tab.wait_for("A 领导者 leader, 同步 in sync")
+    tab.open(f"{address}#/lessons/en/high-watermark")
+    tab.wait_for("A leader, in sync")
+    assert "走一步" not in tab.text

@@ -6,6 +6,7 @@ import { answers } from "./lists.js";
 import { frameAt, runAt, step } from "./player.js";
 import { actionOf, header, nextValue, START, withHeader, withLine, withoutLast } from "./script.js";
 import { legend } from "./strips.js";
+import { word } from "./words.js";
 
 const SPEEDS = [["0.5", "0.5 steps/s"], ["1", "1 step/s"], ["3", "3 steps/s"], ["10", "10 steps/s"]];
 const RULES = [
@@ -48,8 +49,8 @@ export function table(into, { changed = () => {}, until = () => [], share = true
   // Until the first document there is nothing to act on.
   const desk = element("div", { class: "card lab", inert: true },
     element("div", { class: "row" }, tick, run, speed, wait, undo, share && again, where),
-    element("div", { class: "row" }, produce, value, acks, element("label", { class: "quiet" }, "at ", target)),
-    element("div", { class: "row" }, consume, element("label", { class: "quiet" }, committed, " committed transactions only")),
+    element("div", { class: "row" }, produce, value, acks, element("label", { class: "quiet" }, word("at "), target)),
+    element("div", { class: "row" }, consume, element("label", { class: "quiet" }, committed, word(" committed transactions only"))),
     brokers, slider, said);
 
   into.replaceChildren(...[
@@ -57,11 +58,11 @@ export function table(into, { changed = () => {}, until = () => [], share = true
     share && element("p", { class: "quiet" }, "Three brokers, one partition, the real node code. A step is half a second: followers fetch, leaders propose, the controller decides."),
     legend(),
     element("div", { class: "bench" }, desk, place),
-    rules && element("details", { class: "card" }, element("summary", {}, "Rules"),
+    rules && element("details", { class: "card" }, element("summary", {}, word("Rules")),
       element("p", { class: "row" }, element("label", {}, "min.insync.replicas ", minimum)),
       policies.map(([, title, chosen]) => element("p", { class: "row" }, element("label", {}, `${title} `, chosen))),
       element("p", { class: "quiet" }, "Another rule plays all steps anew. Broken invariants are named below the strips.")),
-    element("h2", {}, "Why?"), reasons,
+    element("h2", {}, word("Why?")), reasons,
     share && element("details", { class: "card" }, element("summary", {}, "The script of this run"), area,
       element("p", { class: "row" }, button("Play it", () => { halt(); play(area.value); }), button("Copy a link to this run", copy), copied)),
   ].filter(Boolean));
@@ -101,7 +102,7 @@ export function table(into, { changed = () => {}, until = () => [], share = true
   }
 
   function go() {
-    run.textContent = "Halt";
+    run.textContent = word("Halt");
     timer = setInterval(() => { if (!document.hidden && !isBusy) act("tick"); }, 1000 / Number(speed.value));
     act("tick");
   }
@@ -109,7 +110,7 @@ export function table(into, { changed = () => {}, until = () => [], share = true
   function halt() {
     clearInterval(timer);
     timer = null;
-    run.textContent = "Run";
+    run.textContent = word("Run");
   }
 
   function ruled(name) {
@@ -129,11 +130,11 @@ export function table(into, { changed = () => {}, until = () => [], share = true
       rows.clear();
       for (const name of names) rows.set(name, brokerRow(name, act));
       brokers.replaceChildren(...[...rows.values()].map((each) => each.element));
-      target.replaceChildren(element("option", { value: "leader" }, "the leader"), ...names.map((name) => element("option", { value: name }, name)));
+      target.replaceChildren(element("option", { value: "leader" }, word("the leader")), ...names.map((name) => element("option", { value: name }, name)));
     }
     const first = target.options[0];
     first.value = frame.controller.leader ?? names[0];
-    first.textContent = `the leader (${frame.controller.leader ?? "none"})`;
+    first.textContent = `${word("the leader")} (${frame.controller.leader ?? "none"})`;
     for (const replica of frame.replicas) rows.get(replica.name).show(replica, frame.controller);
     value.placeholder = nextValue(text);
     value.value = "";
@@ -182,18 +183,18 @@ function brokerRow(name, act) {
     pause.disabled = isDown;
     for (const each of [fetch, lose]) each.disabled = replica.role !== "follower" || replica.paused;
     const facts = [replica.role, controller.in_sync.includes(name) && "in sync", replica.paused && "paused", replica.cut_off && "cut off"];
-    state.textContent = facts.filter(Boolean).join(", ");
+    state.textContent = facts.filter(Boolean).map(word).join(", ");
   }
   return { element: made, show };
 }
 
 function set(made, [label, verb]) {
-  made.textContent = label;
+  made.textContent = word(label);
   made.dataset.verb = verb;
 }
 
 function button(label, onclick, kind) {
-  return element("button", { type: "button", onclick, class: kind }, label);
+  return element("button", { type: "button", onclick, class: kind }, word(label));
 }
 
 function choice(label, values, chosen, onchange) {

@@ -3,6 +3,7 @@
 import { element } from "./dom.js";
 import { table } from "./lab.js";
 import { labLink } from "./links.js";
+import { speak } from "./words.js";
 
 const LANGUAGES = { en: "English", zh: "中文" };
 
@@ -37,6 +38,7 @@ export async function lessonList(into, language) {
 }
 
 export async function lesson(into, language, name) {
+  speak(language);
   const { lessons, told, words } = await read(language);
   const at = lessons.findIndex((each) => each.name === name);
   if (at === -1) throw new Error(`There is no lesson '${name}'.`);

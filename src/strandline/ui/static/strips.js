@@ -2,6 +2,7 @@
 // committed yet; a thick mark is the high watermark, a thin one the log end. A dashed mark is the last
 // stable offset, where a transaction that is not decided holds readers of committed records back.
 import { element } from "./dom.js";
+import { word } from "./words.js";
 
 const EPOCH_COLOURS = 6;
 
@@ -43,8 +44,8 @@ export function legend() {
   return element("div", { class: "legend" },
     element("span", {}, element("span", { class: "cell e0" }), "epoch 0"),
     element("span", {}, element("span", { class: "cell e1" }), "epoch 1 …"),
-    element("span", {}, element("span", { class: "cell e0 open" }), "not committed"),
-    element("span", {}, element("span", { class: "mark stable" }), "last stable offset"),
-    element("span", {}, element("span", { class: "mark" }), "high watermark"),
-    element("span", {}, element("span", { class: "mark end" }), "log end"));
+    element("span", {}, element("span", { class: "cell e0 open" }), word("not committed")),
+    element("span", {}, element("span", { class: "mark stable" }), word("last stable offset")),
+    element("span", {}, element("span", { class: "mark" }), word("high watermark")),
+    element("span", {}, element("span", { class: "mark end" }), word("log end")));
 }
