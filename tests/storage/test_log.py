@@ -312,6 +312,30 @@ def test_an_open_transaction_holds_the_last_stable_offset(world: Any, kit: Any) 
         assert [(a.producer_id, a.first_offset, a.last_offset) for a in aborted] == [(9, 1, 3)]
 
 
+def test_segments_with_aborts_are_found_among_many_without(world: Any, kit: Any) -> None:
+    log = world.create()
+    expected = []
+    for round_number in range(4):
+        kit.fill(log, 30)  # over several segments, which have no aborts
+        assert [a.last_offset for a in _aborted(log, 0)] == expected
+        batch = kit.batch(b"a", producer_id=9, epoch=0, sequence=round_number, transactional=True)
+        log.appender.append_as_leader(batch, leader_epoch=EPOCH, now_ms=kit.now_ms)
+        assert [a.last_offset for a in _aborted(log, 0)] == expected
+        _end(log, kit, commits=False)
+        expected.append(log.log_end_offset - 1)
+        assert [a.last_offset for a in _aborted(log, 0)] == expected
+    assert len(log.segments) > 8
+    for index, last in enumerate(expected):
+        assert [a.last_offset for a in _aborted(log, last)] == expected[index:]
+    assert log.truncation.truncate_to(Offset(expected[2]), kit.now_ms)
+    assert [a.last_offset for a in _aborted(log, 0)] == expected[:2]
+
+
+def _aborted(log: Any, since: int) -> list[Any]:
+    found = log.reader.aborted_transactions(Offset(since), log.log_end_offset)
+    return list(found)
+
+
 def test_a_follower_takes_batches_as_they_are(world: Any, kit: Any) -> None:
     log = world.create()
     data = kit.batch(b"a", b"b", leader_epoch=2) + kit.batch(b"c", base_offset=2, leader_epoch=4)

@@ -321,10 +321,11 @@ class LogAppender:
         if completed.is_abort:
             stable = self._producers.last_stable_offset_after(completed)
             try:
-                segment.transaction_index.append(
+                self._segments.index_abort(
+                    segment,
                     AbortedTransaction(
                         completed.producer_id, completed.first_offset, completed.last_offset, stable
-                    )
+                    ),
                 )
             except StorageError as error:
                 # The marker is in the log and cannot be taken back; readers who go on would get

@@ -197,11 +197,8 @@ class LogReader:
     ) -> list[AbortedTransaction]:
         """The aborted transactions that touch `[offset, upper_offset)`, for `read_committed`."""
         found: list[AbortedTransaction] = []
-        for segment in self._segments.since(offset):
-            # An abort may be written down far behind the records that it is about; but most
-            # segments have none, and there may be thousands.
-            if segment.transaction_index.file is None:
-                continue
+        # An abort may be written down far behind the records that it is about.
+        for segment in self._segments.with_aborts_since(offset):
             search = segment.transaction_index.collect_aborted(offset, upper_offset)
             found.extend(search.transactions)
             if search.complete:

@@ -293,13 +293,14 @@ class Recovery:
     def _finish(self, segment: Segment, completed: CompletedTransaction) -> None:
         producers = self._log.producers
         if completed.is_abort:
-            segment.transaction_index.append(
+            self._log.segments.index_abort(
+                segment,
                 AbortedTransaction(
                     completed.producer_id,
                     completed.first_offset,
                     completed.last_offset,
                     producers.last_stable_offset_after(completed),
-                )
+                ),
             )
         producers.complete_transaction(completed)
 

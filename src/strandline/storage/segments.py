@@ -17,6 +17,7 @@ from strandline.errors import InvariantViolated
 from strandline.storage.files import Files
 from strandline.storage.segment import Segment
 from strandline.storage.segment_names import DELETED, SEGMENT_FILES
+from strandline.storage.transaction_index import AbortedTransaction
 
 
 @dataclass(slots=True, eq=False)
@@ -36,11 +37,13 @@ class Segments:
     `removals` are files that were renamed away and wait to be removed.
     """
 
-    __slots__ = ("_bases", "_segments", "active", "removals")
+    __slots__ = ("_bases", "_segments", "_with_aborts", "active", "removals")
 
     def __init__(self, segments: Iterable[Segment] = ()) -> None:
         self._segments = sorted(segments, key=lambda segment: segment.base_offset)
         self._bases = [segment.base_offset for segment in self._segments]
+        self._with_aborts: list[Segment] | None = None
+        """Those with a transaction index, which few of thousands have; None: to be looked for."""
         self.active: Segment
         self.removals: list[Removal] = []
 
@@ -76,6 +79,7 @@ class Segments:
             )
         self._segments.append(segment)
         self._bases.append(segment.base_offset)
+        self._with_aborts = None
 
     def activate(self, segment: Segment) -> None:
         """Have appends go to the last segment."""
@@ -88,6 +92,7 @@ class Segments:
         index = bisect_left(self._bases, segment.base_offset)
         self._segments.insert(index, segment)
         self._bases.insert(index, segment.base_offset)
+        self._with_aborts = None
 
     def index_of(self, offset: int) -> int:
         """The index of the segment whose range holds `offset`: the first for one below all."""
@@ -96,6 +101,23 @@ class Segments:
     def since(self, offset: int) -> list[Segment]:
         """The segments that may hold `offset` or what comes after it."""
         return self._segments[self.index_of(offset) :]
+
+    def with_aborts_since(self, offset: int) -> list[Segment]:
+        """Those of `since` with aborted transactions, at least."""
+        found = self._with_aborts
+        if found is None:
+            found = self._with_aborts = [
+                each for each in self._segments if each.transaction_index.file is not None
+            ]
+        if not found:
+            return found
+        first = self._bases[self.index_of(offset)]
+        return [each for each in found if each.base_offset >= first]
+
+    def index_abort(self, segment: Segment, aborted: AbortedTransaction) -> None:
+        """Write an aborted transaction into the index of one of them. Raises `StorageError`."""
+        segment.transaction_index.append(aborted)
+        self._with_aborts = None
 
     def above(self, offset: int) -> list[Segment]:
         """The segments with a base offset greater than `offset`."""
@@ -106,6 +128,7 @@ class Segments:
         for segment in list(segments):
             index = bisect_left(self._bases, segment.base_offset)
             del self._segments[index], self._bases[index]
+        self._with_aborts = None
 
     def retire(self, files: Files, segments: Iterable[Segment], due_ms: int) -> None:
         """Drop segments in the given order, and have their files removed at `due_ms`.
