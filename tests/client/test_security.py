@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -123,6 +124,17 @@ def test_secrets_are_in_no_text_of_the_settings() -> None:
     assert "quoted" not in repr(settings) + str(settings)
     assert "hidden too" not in repr(settings) + str(settings)
     assert "sasl.jaas.config" in SECRET_NAMES
+
+
+def test_a_secret_that_is_named_is_in_no_pickle_of_a_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SECURITY.md says so, and that one which is given itself is."""
+    monkeypatch.setenv("MY_PASSWORD", "planted-word")
+    for given, is_in in (("env:MY_PASSWORD", False), ("planted-word", True)):
+        jaas = f'{MODULE} username="alice" password="{given}";'
+        settings = ClientSettings(security=security_of(SCRAM | {"sasl.jaas.config": jaas}))
+        assert (b"planted-word" in pickle.dumps(settings)) is is_in
+        assert settings.security.sasl is not None
+        assert settings.security.sasl.password.reveal() == "planted-word"
 
 
 def test_a_reference_is_resolved_when_it_is_used(

@@ -20,6 +20,10 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 import strandline
+from strandline.client.cluster import ClusterClient
+from strandline.client.inspection import inspect_each
+from strandline.client.security.names import security_of
+from strandline.client.settings import ClientSettings
 from strandline.errors import AuthenticationFailed
 from strandline.protocol.apis import KNOWN, ApiKey
 from strandline.protocol.framing import request_frame
@@ -233,6 +237,13 @@ def test_no_secret_is_in_a_log_a_status_or_the_settings_that_are_told(
     assert entries.get(jaas) is None
     shown = caplog.text + repr(entries) + repr(scram_cluster) + repr(scram_cluster.control.options)
     shown += str(scram_cluster.status()) + repr(security.first_users)
+    given = scram_cluster.client_config()
+    del given["bootstrap.servers"]
+    settings = ClientSettings(security=security_of(given))
+    with ClusterClient(scram_cluster.bootstrap_servers, settings) as asking:
+        documents = [inspect_each(asking, subject) for subject in ("status", "why", "picture")]
+    assert "authentications" in str(documents)
+    shown += str(documents)
     assert not [each for each in planted if each in shown]
 
 
