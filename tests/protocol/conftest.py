@@ -12,7 +12,13 @@ from hypothesis import strategies as st
 from strandline.errors import ErrorCode
 from strandline.protocol import apis
 from strandline.protocol.declare import Field, Scalar, shape_of
-from strandline.protocol.messages import consumer_groups_topic, consumer_protocol, offsets_topic
+from strandline.protocol.messages import (
+    consumer_groups_topic,
+    consumer_protocol,
+    offsets_topic,
+    share_group_state_topic,
+    share_groups_topic,
+)
 
 _NUMBERS = {
     "int8": (-(2**7), 2**7 - 1),
@@ -91,7 +97,13 @@ def all_messages() -> Iterator[type]:
     for api in apis.KNOWN.values():
         yield api.request_class
         yield api.response_class
-    for module in (consumer_protocol, offsets_topic, consumer_groups_topic):
+    for module in (
+        consumer_protocol,
+        offsets_topic,
+        consumer_groups_topic,
+        share_groups_topic,
+        share_group_state_topic,
+    ):
         for found in vars(module).values():
             own = isinstance(found, type) and found.__module__ == module.__name__
             if own and shape_of(found).top_level:

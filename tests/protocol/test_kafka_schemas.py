@@ -42,6 +42,13 @@ KEY_KINDS = {
     "ConsumerGroupTargetAssignmentMemberKey": 7,
     "ConsumerGroupCurrentMemberAssignmentKey": 8,
     "ConsumerGroupRegularExpressionKey": 16,
+    "ShareGroupMemberMetadataKey": 10,
+    "ShareGroupMetadataKey": 11,
+    "ShareGroupTargetAssignmentMetadataKey": 12,
+    "ShareGroupTargetAssignmentMemberKey": 13,
+    "ShareGroupCurrentMemberAssignmentKey": 14,
+    "ShareGroupStatePartitionMetadataKey": 15,
+    "ShareUpdateKey": 1,
 }
 KEY_VERSIONS = {"OffsetCommitKey": VersionRange(0, 1)} | {
     name: VersionRange(kind, kind) for name, kind in KEY_KINDS.items()
@@ -94,7 +101,11 @@ def test_the_table_of_apis_is_kafkas() -> None:
 def schemas() -> dict[str, Any]:
     """All schemas by name."""
     found: dict[str, Any] = {}
-    for pattern in ("kafka-clients-*.jar", "kafka-group-coordinator-4*.jar"):
+    for pattern in (
+        "kafka-clients-*.jar",
+        "kafka-group-coordinator-4*.jar",
+        "kafka-share-coordinator-4*.jar",
+    ):
         (jar,) = Path(JARS).glob(pattern)
         with zipfile.ZipFile(jar) as archive:
             for entry in archive.namelist():

@@ -171,12 +171,13 @@ def nullable_binary(
     return cast("bytes | None", _field(BYTES, versions, default, nullable=nullable, **more))
 
 
-def records(versions: str = "0+", **more: Any) -> Any:
-    """Record batches. Decoded to a `memoryview` of the frame, never copied; may be null.
+def records(versions: str = "0+", nullable: str = "0+", **more: Any) -> Any:
+    """Record batches. Decoded to a `memoryview` of the frame, never copied; may be null in the
+    versions `nullable`.
 
     On encoding: bytes-like, a list or tuple of bytes-like, or a `wire.RecordsRange` (see there).
     """
-    return _field(RECORDS, versions, None, nullable="0+", **more)
+    return _field(RECORDS, versions, None, nullable=nullable, **more)
 
 
 def array(element: Scalar[T] | type[T], versions: str = "0+", **more: Any) -> list[T]:
