@@ -1,4 +1,4 @@
-"""Clusters of three brokers under test: three JVMs, three brokers in one process, three processes.
+"""Clusters of three brokers under test: three JVMs, three brokers in one process, or in three.
 
 A cluster is ready when each of its brokers answers and knows the other two. CPU and memory are
 those of all its processes together, of ZooKeeper too where there is one.
@@ -62,6 +62,17 @@ class StrandlineCluster(StrandlineBroker):
             self.label, range(self.port, self.port + NODES), before + START_TIMEOUT_S
         )
         return Start(time.monotonic() - before, self.cpu_seconds())
+
+
+class StrandlineSupervised(StrandlineCluster):
+    """`strandline serve --brokers 3 --processes`: three processes under one supervisor."""
+
+    kind = "strandline-supervised"
+
+    def prepare(self) -> None:
+        """As in one process."""
+        super().prepare()
+        self._command = [*self._command, "--processes"]
 
 
 class ProcessCluster(Broker):
@@ -191,6 +202,7 @@ BROKERS: Mapping[
     | type[KafkaBroker]
     | type[MockBroker]
     | type[StrandlineCluster]
+    | type[StrandlineSupervised]
     | type[StrandlineProcesses]
     | type[KafkaCluster],
 ] = {
@@ -200,6 +212,7 @@ BROKERS: Mapping[
         KafkaBroker,
         MockBroker,
         StrandlineCluster,
+        StrandlineSupervised,
         StrandlineProcesses,
         KafkaCluster,
     )
