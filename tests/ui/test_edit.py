@@ -132,6 +132,9 @@ def test_charts_are_read_by_keys_and_as_tables(page: Page, tab: Tab) -> None:
     tab.wait_until(f"{chart}.querySelector('.caption').innerText.includes('UTC: in ')")
     tab.value(f"{chart}.querySelector('details').open = true")
     tab.wait_until(f"{chart}.querySelectorAll('tbody tr').length > 1")
+    lag = "[...document.querySelectorAll('div.chart')].at(-1)"
+    tab.wait_until(f"{lag}.innerText.includes('Nothing was seen yet.')")  # no groups
+    assert tab.value(f"{lag}.querySelector('.plot').hidden")
     assert not tab.complaints
 
 

@@ -86,11 +86,15 @@ export function chart(title, format, { isStepped = false, isBytes = false } = {}
   // Which line is which, and how it stands: the legend of the chart, and what a screen reader says.
   function summarize() {
     const last = times.length - 1;
-    said.replaceChildren(...(last < 0 ? ["Nothing was seen yet."] : names.flatMap((name, number) => {
+    said.replaceChildren(...(isEmpty() ? ["Nothing was seen yet."] : names.flatMap((name, number) => {
       const known = columns[number].filter((each) => each !== null && each !== undefined);
       return [element("span", { class: "key" }, element("span", { class: `swatch line${number % 6}` }), `${name}: ${text(columns[number][last])}`,
         known.length > 1 && `, highest ${text(Math.max(...known))}`), " "];
     })));
+  }
+
+  function isEmpty() {
+    return !times.length || !names.length;
   }
 
   function tabulate() {
@@ -113,6 +117,7 @@ export function chart(title, format, { isStepped = false, isBytes = false } = {}
     show(newTimes, newNames, newColumns) {
       const others = newNames.join("\n") !== names.join("\n");
       [times, names, columns] = [newTimes, newNames, newColumns];
+      place.hidden = readable.hidden = isEmpty(); // axes of nothing say nothing
       if (!plot || others) make(); else plot.setData([times, ...columns]);
       summarize();
       if (readable.open && !rows.contains(document.activeElement)) tabulate();
