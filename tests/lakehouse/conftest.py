@@ -72,6 +72,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             "spark.sql.warehouse.dir": str(place / "warehouse"),
             "spark.local.dir": str(place / "local"),
             "spark.sql.catalogImplementation": "in-memory",
+            # Its JVM is also the server of Spark Connect that a test's other process uses.
+            "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
+            "spark.connect.grpc.binding.address": "127.0.0.1",
+            "spark.connect.grpc.binding.port": "0",
             # What opens the S3 server of the tests (`s3`), in tasks as well.
             **{f"spark.executorEnv.{name}": value for name, value in KEYS.items()},
         },

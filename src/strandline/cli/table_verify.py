@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import click
 
 from strandline.cli.client_config import client_config
@@ -16,6 +18,7 @@ from strandline.cli.table_options import (
     tables_option,
 )
 from strandline.lakehouse.locations.location import Location
+from strandline.lakehouse.session_remote import is_remote
 from strandline.lakehouse.spark_options import SparkOptions
 from strandline.lakehouse.verify.report import Report, Verdict
 
@@ -23,6 +26,11 @@ from strandline.lakehouse.verify.report import Report, Verdict
 @click.command()
 @click.argument("name")
 @click.option("--all", "everything", is_flag=True, help="Compare what the last proof showed, too.")
+@click.option(
+    "--remote",
+    metavar="sc://HOST:PORT",
+    help="A server of Spark Connect, in place of a master.",
+)
 @spark_options
 @tables_option
 @bootstrap_option
@@ -30,6 +38,7 @@ from strandline.lakehouse.verify.report import Report, Verdict
 def verify(
     name: str,
     everything: bool,
+    remote: str | None,
     spark: SparkOptions,
     tables: Location,
     bootstrap: str | None,
@@ -46,6 +55,8 @@ def verify(
     """
     spec = load_table(tables, name)
     address = bootstrap_of(bootstrap)
+    if remote is not None and not is_remote(remote):
+        raise click.UsageError(f"--remote is sc://HOST:PORT, not '{remote}'.")
     from strandline.lakehouse.verify.running import verify_table
 
     silence_py4j()
@@ -53,7 +64,7 @@ def verify(
         spec,
         address,
         config=client_config(),
-        spark=spark,
+        spark=spark if remote is None else replace(spark, master=remote),
         tell=print_notice,
         everything=everything,
     )

@@ -22,6 +22,8 @@ _MASTERS: Final = re.compile(
     rf"|spark://({_ADDRESS})(,({_ADDRESS}))*"
     r"|yarn|k8s://\S+"
 )
+REMOTE: Final = "sc://"
+"""Of servers of Spark Connect, which are no masters."""
 _STANDALONE: Final = "spark://"
 _PAUSE_S: Final = 0.3
 _CONNECT_S: Final = 5.0
@@ -33,6 +35,13 @@ class NoSpark(StrandlineError):
 
 def check_master(master: str) -> None:
     """Raises `InvalidSetting` for what is no master."""
+    if master.startswith(REMOTE):
+        raise InvalidSetting(
+            "master",
+            f"{master} is a server of Spark Connect, which cannot do this: a batch is committed by "
+            "a function that Spark calls, and that server calls it in a process of its own. Name "
+            "the cluster itself, as spark://HOST:7077. (table verify takes --remote sc://HOST:PORT.)",
+        )
     if _MASTERS.fullmatch(master) is None:
         raise InvalidSetting(
             "master",

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from strandline.lakehouse.session_remote import is_remote, open_remote
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -29,6 +31,7 @@ class SparkOptions:
     """What a user may say of Spark.
 
     `master` and `memory` (of the driver, in local mode also of the tasks) are in Spark's notation;
+    in place of a master, proofs take a server of Spark Connect (sc://HOST:PORT);
     `jars` are added to the class path of the driver and the executors. `conf` are settings of
     Spark's, which win over all others; `archives` are unpacked in each executor's work directory
     (`env.tar.gz#env`), and `py_files` put on its Python's path.
@@ -62,6 +65,11 @@ def open_session(
     The session that runs in this process is given if there is one. `tell` gets a sentence when
     executors take their time. Raises `NoJava` and `NoSpark`.
     """
+    if is_remote(options.master):
+        remote = open_remote(options.master, options.conf)
+        for file in options.py_files:
+            remote.addArtifacts(file, pyfile=True)
+        return remote
     from strandline.lakehouse.session import session
 
     # Spark's default of 200 is for clusters: here each of them is a task that does next to nothing.

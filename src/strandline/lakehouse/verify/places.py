@@ -18,6 +18,7 @@ from strandline.lakehouse.frames import frame_of
 from strandline.lakehouse.pipeline.tasks import shares
 from strandline.lakehouse.reading.ranges import OffsetRange, RangeReader
 from strandline.lakehouse.reading.settings import ReadSettings
+from strandline.lakehouse.session_remote import parallelism
 from strandline.lakehouse.tables.backend import DataFile
 from strandline.lakehouse.tables.definition import (
     DEAD_LETTERS,
@@ -83,7 +84,7 @@ def logged(
     if not ranges:
         return spark.createDataFrame([], _LOGGED)
     offsets = sum(each.end - each.start for each in ranges)
-    most = max(spark.sparkContext.defaultParallelism, offsets // _OFFSETS_PER_TASK)
+    most = max(parallelism(spark), offsets // _OFFSETS_PER_TASK)
     tasks = shares(ranges, most)
     numbers = spark.range(0, len(tasks), 1, len(tasks))
     return numbers.mapInArrow(_reading(tasks, settings, with_keys=with_keys), _LOGGED)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from contextlib import nullcontext
 
 from strandline.client.security.config import UNSECURED, ClientConfig
 from strandline.lakehouse.pipeline.options import RunOptions
+from strandline.lakehouse.session_remote import is_remote
 from strandline.lakehouse.spark_options import SparkOptions, open_session
 from strandline.lakehouse.tables.definition import TableSpec
 from strandline.lakehouse.tables.store import open_store
@@ -38,8 +38,12 @@ def verify_table(
     from strandline.lakehouse.session_lasting import has_session
     from strandline.lakehouse.verify.job import verify
 
-    is_given = has_session()
-    session = open_session(f"table verify {spec.name}", spark or SparkOptions(), tell=tell)
-    with nullcontext() if is_given else session:
+    wanted = spark or SparkOptions()
+    is_given = not is_remote(wanted.master) and has_session()
+    session = open_session(f"table verify {spec.name}", wanted, tell=tell)
+    try:
         options = RunOptions(bootstrap=bootstrap, config=config)
         return verify(session, store, options.read_settings(spec), everything=everything)
+    finally:
+        if not is_given:
+            session.stop()

@@ -1,0 +1,80 @@
+"""Sessions of Spark Connect: Spark runs in a server, and this process has no JVM.
+
+What works there is what Spark plans and carries out by itself: the formats of this package, and
+proofs of tables, whose work is in tasks. What fills tables does not: a batch is committed by a
+function that Spark calls, and a Connect server would call it in a process of its own, away from the
+run that knows the table.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+from strandline.lakehouse.session_master import REMOTE, NoSpark
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_DEFAULT_TASKS: Final = 8
+_PORT: Final = 15002
+"""Of Connect servers that do not say another."""
+_CONNECT_S: Final = 5.0
+
+
+def is_remote(master: str) -> bool:
+    """Whether a master is a server of Spark Connect."""
+    return master.startswith(REMOTE)
+
+
+def open_remote(url: str, conf: Mapping[str, str]) -> SparkSession:
+    """A session of the server at `url` (sc://HOST:PORT). Raises `NoSpark`."""
+    try:
+        import pyspark.sql.connect.session  # noqa: F401 -- the builder imports it without such a word
+        from pyspark.sql import SparkSession
+    except ImportError as missing:
+        raise NoSpark(
+            "Spark Connect needs packages that are not installed: pip install "
+            f"'strandline[connect]'. ({missing.name or missing})"
+        ) from missing
+    _check_listens(url)
+    # It has PySpark's functions make columns of this kind, in the whole process.
+    builder = SparkSession.builder.remote(url)
+    for name, value in conf.items():
+        builder = builder.config(name, value)
+    try:
+        made = builder.getOrCreate()
+        made.version  # noqa: B018 -- it is the first that is asked of the server
+    except Exception as error:
+        raise NoSpark(
+            f"The Connect server {url} does not give a session: {_short(error)}"
+        ) from error
+    return made
+
+
+def _check_listens(url: str) -> None:
+    """Raises `NoSpark` within seconds, where Spark's client would try for minutes."""
+    parts = urlsplit(url)
+    try:
+        port = parts.port or _PORT
+        with socket.create_connection((parts.hostname or "", port), timeout=_CONNECT_S):
+            return
+    except (OSError, ValueError) as error:
+        raise NoSpark(f"Nothing answers at the Connect server {url}: {error}.") from error
+
+
+def parallelism(spark: SparkSession) -> int:
+    """How many tasks there should be at least; a Connect server does not tell its cores."""
+    from pyspark.errors import PySparkAttributeError
+
+    try:
+        return spark.sparkContext.defaultParallelism
+    except PySparkAttributeError:
+        return _DEFAULT_TASKS
+
+
+def _short(error: Exception) -> str:
+    text = str(error).strip()
+    return text.splitlines()[0] if text else type(error).__name__
