@@ -81,7 +81,7 @@ def test_what_names_a_master(master: str) -> None:
     "master",
     [
         *("", "foo", "local[0]", "local[]", "local[2", "local-cluster[2,1]", "spark://"),
-        *("spark://head", "spark//head:7077", "spark://head:x", "head:7077", "sc://head:15002"),
+        *("spark://head", "spark//head:7077", "spark://head:x", "head:7077"),
     ],
 )
 def test_what_names_no_master_is_refused(master: str) -> None:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -258,7 +258,8 @@ class DeltaBackend:
         """
         table = own_table(snapshot)
         if not self._upkeep.items() <= table.metadata().configuration.items():
-            with self._alone(snapshot):
+            # Another writer may be first; then the next time.
+            with suppress(CommitFailedError), self._alone(snapshot):
                 table.alter.set_table_properties(dict(self._upkeep), raise_if_not_exists=False)
         # Hadoop's checksum of the note that Spark's writer left, in whose place another comes.
         if self._directory.is_local:
