@@ -217,17 +217,18 @@ class RemoteWorld:
 
     def __init__(self, directory: Path) -> None:
         self._store = EmbeddedStore(RealFiles(), str(directory))
+        # The paths of Unix sockets are short, those of tests are long.
+        self._short = tempfile.TemporaryDirectory(prefix="store")
         self._server: StoreServer | None = None
         self._proxies: dict[Follower, UnixProxy] = {}
 
     async def join(self, session_timeout_ms: int = LONG_MS) -> Follower:
-        # The paths of Unix sockets are short, those of tests are long.
-        short = Path(tempfile.mkdtemp(prefix="store"))
         if self._server is None:
-            self._server = await StoreServer.start(self._store, str(short / "server"))
-        proxy = UnixProxy(self._server.path, str(short / "proxy"))
+            self._server = await StoreServer.start(self._store, f"{self._short.name}/server")
         number = len(self._proxies)
-        store = RemoteStore(str(short / "proxy"), number, session_timeout_ms=session_timeout_ms)
+        path = f"{self._short.name}/{number}"
+        proxy = UnixProxy(self._server.path, path)
+        store = RemoteStore(path, number, session_timeout_ms=session_timeout_ms)
         follower = Follower(store)
         self._proxies[follower] = proxy
         await follower.load()
@@ -266,6 +267,7 @@ class RemoteWorld:
         if self._server is not None:
             await self._server.close()
         await self._store.close()
+        self._short.cleanup()
 
 
 def remote_of(follower: Follower) -> RemoteStore:
