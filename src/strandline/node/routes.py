@@ -361,9 +361,7 @@ class Routes:
         from strandline.node.handlers.share_groups import ShareGroupsHandler
 
         node = self._node
-        handler = ShareGroupsHandler(
-            node.groups.host, node.metadata, node.sharing, node.replicas, node.authority
-        )
+        handler = ShareGroupsHandler(node.groups.host, node.metadata, node.sharing, node.authority)
         return {
             ApiKey.SHARE_GROUP_HEARTBEAT: handler.heartbeat,
             ApiKey.SHARE_GROUP_DESCRIBE: handler.describe,

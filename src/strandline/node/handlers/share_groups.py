@@ -2,12 +2,13 @@
 and where a group is in its topics.
 
 A group's coordinator knows which partitions have a state; where they start only share coordinators
-know, and how far that is behind the end of a log its leader (which this broker tells if it leads).
+know, and how far that is behind the end of a log its leader.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from strandline.authorization.acls import Operation
@@ -19,7 +20,6 @@ from strandline.node.group_host import GroupHost
 from strandline.node.handlers.authorized import GROUP_OPERATIONS
 from strandline.node.handlers.share_fetch import NO_SHARE_GROUPS
 from strandline.node.metadata import Metadata
-from strandline.node.replicas import Replicas
 from strandline.node.request import Request
 from strandline.node.sharing.access import ShareAccess
 from strandline.protocol.apis import ApiKey
@@ -71,13 +71,11 @@ class ShareGroupsHandler:
         groups: GroupHost,
         metadata: Metadata,
         access: ShareAccess,
-        replicas: Replicas,
         authority: Authority | None = None,
     ) -> None:
         self._groups = groups
         self._metadata = metadata
         self._access = access
-        self._replicas = replicas
         self._authority = authority
 
     @property
@@ -203,42 +201,42 @@ class ShareGroupsHandler:
         if not left:
             deliver(answer)
 
-        def summarized(
-            item: DescribeShareGroupOffsetsResponsePartition, key: ShareKey, result: Any
-        ) -> None:
+        def complete() -> None:
             nonlocal left
-            if result.error_code:
-                item.error_code, item.error_message = result.error_code, result.error_message
-            else:
-                item.start_offset, item.leader_epoch = result.start_offset, result.leader_epoch
-                item.lag = self._lag(key, result.start_offset, result.delivery_complete_count)
             left -= 1
             if not left:
                 deliver(answer)
 
         for key, item in asked:
-
-            def answered(
-                result: Any,
-                _: Instant,
-                item: DescribeShareGroupOffsetsResponsePartition = item,
-                key: ShareKey = key,
-            ) -> None:
-                summarized(item, key, result)
-
+            answered = partial(self._summarized, item, key, complete)
             self._access.persister.ask(
                 ApiKey.READ_SHARE_GROUP_STATE_SUMMARY, key, {"leader_epoch": -1}, answered, now
             )
 
-    def _lag(self, key: ShareKey, start: int, done_count: int) -> int:
-        """How many records wait to be done; -1 if it is not known here."""
-        try:
-            replica = self._replicas.leader_by_id(key.topic_id, key.partition)
-        except ProtocolError:
-            return _UNKNOWN
+    def _summarized(
+        self,
+        item: DescribeShareGroupOffsetsResponsePartition,
+        key: ShareKey,
+        complete: Callable[[], None],
+        result: Any,
+        now: Instant,
+    ) -> None:
+        if result.error_code:
+            item.error_code, item.error_message = result.error_code, result.error_message
+            complete()
+            return
+        start, done_count = result.start_offset, result.delivery_complete_count
+        item.start_offset, item.leader_epoch = start, result.leader_epoch
         if start < 0 or done_count < 0:
-            return _UNKNOWN
-        return max(0, replica.log.high_watermark - start - done_count)
+            complete()
+            return
+
+        def ended(end: int | None, _: Instant) -> None:
+            if end is not None:
+                item.lag = max(0, end - start - done_count)
+            complete()
+
+        self._access.log_ends.ask(key.topic_id, key.partition, ended, now)
 
     # -- Altering offsets --------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from strandline.types import BrokerId, Instant, TopicId, TopicPartition
 if TYPE_CHECKING:
     from strandline.node.sharing.coordinator_host import ShareCoordinatorHost
     from strandline.node.sharing.leading import LedSharePartitions
+    from strandline.node.sharing.log_ends import LogEnds
     from strandline.node.sharing.persister import SharePersister
     from strandline.node.sharing.sessions import ShareSession, ShareSessions
 
@@ -99,6 +100,13 @@ class ShareAccess:
             BrokerId(self._settings.broker.node_id),
             lambda: self.host,
         )
+
+    @cached_property
+    def log_ends(self) -> LogEnds:
+        """Where logs end, whoever leads them."""
+        from strandline.node.sharing.log_ends import LogEnds
+
+        return LogEnds(self._metadata, self._replicas, self._peers)
 
     @cached_property
     def leading(self) -> LedSharePartitions:
