@@ -1,0 +1,159 @@
+"""The share coordinator: who may write, what is durable, and what is found after a replay."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from strandline.errors import ErrorCode
+from strandline.protocol.coordinator_log import CoordinatorRecord
+from strandline.protocol.messages import initialize_share_group_state as initialize
+from strandline.protocol.messages import read_share_group_state as read
+from strandline.protocol.messages import write_share_group_state as write
+from strandline.sharing.coordinator import ShareCoordinator
+from strandline.sharing.effects import AppendRecords, Effect, Reply, ShareCoordinatorSettings
+from strandline.types import Instant, LeaderEpoch, TopicId
+
+TOPIC = TopicId(int=7)
+NOW = Instant(monotonic_ms=1_000, wall_ms=1_000_000)
+
+
+class Stage:
+    """One coordinator that leads the only partition of its topic, and the log of that."""
+
+    def __init__(self, *, updates_per_snapshot: int = 3) -> None:
+        self.settings = ShareCoordinatorSettings(updates_per_snapshot=updates_per_snapshot)
+        self.log: list[CoordinatorRecord] = []
+        self.answers: list[Any] = []
+        self.fails_with: ErrorCode | None = None
+        self.lead(1)
+
+    def lead(self, epoch: int) -> None:
+        """A new coordinator reads the log."""
+        self.coordinator = ShareCoordinator(
+            self.settings,
+            partition_count=1,
+            uuid_text=str,
+            has_partition=lambda topic_id, partition: topic_id == TOPIC,
+        )
+        leader_epoch = LeaderEpoch(epoch)
+        self.carry_out(self.coordinator.start_loading(0, leader_epoch, NOW))
+        assert self.coordinator.replay(0, leader_epoch, self.log) == 0
+        self.carry_out(self.coordinator.finish_loading(0, leader_epoch, NOW))
+
+    def carry_out(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, Reply):
+                effect.done(effect.response, NOW)
+            elif isinstance(effect, AppendRecords):
+                if self.fails_with is None:
+                    self.coordinator.placed(effect.append_id, len(self.log))
+                    self.log += effect.records
+                ended = self.coordinator.appended(effect.append_id, self.fails_with, NOW)
+                self.carry_out(ended)
+
+    def ask(self, request: Any) -> Any:
+        """The answer for the one partition that is asked for."""
+
+        def done(response: Any, _at: Instant) -> None:
+            self.answers.append(response)
+
+        self.carry_out(self.coordinator.handle(request, done, NOW))
+        ((part,),) = [result.partitions for result in self.answers.pop().results]
+        return part
+
+    def initialize(self, state_epoch: int, start: int) -> Any:
+        item = initialize.PartitionData(partition=0, state_epoch=state_epoch, start_offset=start)
+        topic = initialize.InitializeStateData(topic_id=TOPIC, partitions=[item])
+        return self.ask(initialize.InitializeShareGroupStateRequest(group_id="g", topics=[topic]))
+
+    def read(self, leader_epoch: int) -> Any:
+        item = read.PartitionData(partition=0, leader_epoch=leader_epoch)
+        topic = read.ReadStateData(topic_id=TOPIC, partitions=[item])
+        return self.ask(read.ReadShareGroupStateRequest(group_id="g", topics=[topic]))
+
+    def write(self, leader_epoch: int, batch: tuple[int, int, int, int], **fields: int) -> Any:
+        first, last, state, deliveries = batch
+        item = write.PartitionData(
+            partition=0,
+            state_epoch=fields.get("state_epoch", 1),
+            leader_epoch=leader_epoch,
+            start_offset=fields.get("start", -1),
+            state_batches=[
+                write.StateBatch(
+                    first_offset=first,
+                    last_offset=last,
+                    delivery_state=state,
+                    delivery_count=deliveries,
+                )
+            ],
+        )
+        topic = write.WriteStateData(topic_id=TOPIC, partitions=[item])
+        return self.ask(write.WriteShareGroupStateRequest(group_id="g", topics=[topic]))
+
+
+def batches(answer: Any) -> list[tuple[int, int, int, int]]:
+    assert answer.error_code == ErrorCode.NONE
+    return [
+        (each.first_offset, each.last_offset, each.delivery_state, each.delivery_count)
+        for each in answer.state_batches
+    ]
+
+
+def test_a_leader_of_an_older_epoch_may_not_write_once_another_has_read() -> None:
+    stage = Stage()
+    assert stage.initialize(1, 10).error_code == ErrorCode.NONE
+    assert stage.read(4).start_offset == 10
+    assert stage.write(4, (10, 12, 2, 1)).error_code == ErrorCode.NONE
+    assert batches(stage.read(5)) == [(10, 12, 2, 1)]
+    assert stage.write(4, (13, 13, 2, 1)).error_code == ErrorCode.FENCED_LEADER_EPOCH
+    assert stage.read(4).error_code == ErrorCode.FENCED_LEADER_EPOCH
+    assert batches(stage.read(5)) == [(10, 12, 2, 1)]
+
+
+def test_a_state_of_before_a_new_initialisation_is_refused() -> None:
+    stage = Stage()
+    stage.initialize(1, 0)
+    stage.read(1)
+    assert stage.initialize(2, 50).error_code == ErrorCode.NONE
+    assert stage.write(1, (0, 0, 2, 1)).error_code == ErrorCode.FENCED_STATE_EPOCH
+    assert stage.initialize(1, 0).error_code == ErrorCode.FENCED_STATE_EPOCH
+    assert stage.read(1).start_offset == 50
+
+
+@pytest.mark.parametrize("updates", [0, 1, 3, 500])
+def test_the_next_coordinator_finds_what_was_written(updates: int) -> None:
+    """Whether a change was an update or a snapshot."""
+    stage = Stage(updates_per_snapshot=updates)
+    stage.initialize(1, 0)
+    stage.read(1)
+    for offset in range(8):
+        state = 2 if offset % 2 else 0
+        written = stage.write(1, (offset, offset, state, offset % 3), start=offset // 4 * 2)
+        assert written.error_code == ErrorCode.NONE
+    before = stage.read(1)
+    assert before.start_offset == 2
+    assert [each[0] for each in batches(before)] == list(range(2, 8))
+    stage.lead(2)
+    after = stage.read(1)
+    assert (after.start_offset, batches(after)) == (2, batches(before))
+    assert stage.write(1, (8, 8, 2, 1)).error_code == ErrorCode.NONE
+
+
+def test_a_write_that_fails_never_was() -> None:
+    stage = Stage()
+    stage.initialize(1, 0)
+    stage.read(1)
+    stage.fails_with = ErrorCode.KAFKA_STORAGE_ERROR
+    assert stage.write(1, (0, 5, 2, 1)).error_code == ErrorCode.NOT_COORDINATOR
+    stage.fails_with = None
+    assert batches(stage.read(1)) == []
+    stage.lead(2)
+    assert batches(stage.read(1)) == []
+
+
+def test_what_was_never_initialised_can_be_neither_read_nor_written() -> None:
+    stage = Stage()
+    assert stage.read(1).error_code == ErrorCode.INVALID_REQUEST
+    assert stage.write(1, (0, 0, 2, 1)).error_code == ErrorCode.INVALID_REQUEST
