@@ -102,8 +102,8 @@ def test_the_refused_operation_is_the_one_that_was_tried_and_failed() -> None:
 
 
 def test_an_error_that_is_no_refusal_is_unavailable() -> None:
-    results = Multi.deserialize(answer(error(0), error(0), error(-102), error(-2)), 4)
-    with pytest.raises(StoreUnavailable, match=r"operation 2 on '/c' with its error -102"):
+    results = Multi.deserialize(answer(error(0), error(0), error(-6), error(-2)), 4)
+    with pytest.raises(StoreUnavailable, match=r"operation 2 on '/c' with its error -6"):
         Multi(OPERATIONS).outcome(results)
 
 

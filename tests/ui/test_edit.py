@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from click.testing import CliRunner
 
-from strandline.cli.serve import serve
+from strandline.cli.main import cli
 from strandline.testing import Cluster
 from tests.ui.browser import Tab
 from tests.ui.server import Page, page_for
@@ -76,7 +76,7 @@ def test_series_are_told_by_kind(page: Page) -> None:
 
 
 def test_edit_goes_with_a_page() -> None:
-    refused = CliRunner().invoke(serve, ["--edit"])
+    refused = CliRunner().invoke(cli, ["serve", "--edit"])
     assert (refused.exit_code, "add --ui" in refused.output) == (2, True)
 
 

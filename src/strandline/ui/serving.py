@@ -136,7 +136,9 @@ def serve(
             timeout_graceful_shutdown=_STOP_SECONDS,
         )
     )
-    asyncio.run(_run(server, listening, until))
+    # A signal ends the server, which then sends it again for other handlers.
+    with suppress(KeyboardInterrupt):
+        asyncio.run(_run(server, listening, until))
 
 
 async def _run(
@@ -145,9 +147,7 @@ async def _run(
     ending = None
     if until is not None:
         ending = asyncio.create_task(_end_when(server, until))
-    # A signal ends the server, which then sends it again for other handlers.
-    with suppress(KeyboardInterrupt):
-        await server.serve(sockets=[listening])
+    await server.serve(sockets=[listening])
     if ending is not None:
         ending.cancel()
 

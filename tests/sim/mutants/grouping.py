@@ -14,7 +14,7 @@ from strandline.groups.membership import Membership
 from strandline.groups.offset_records import GroupRecord
 from strandline.groups.offset_store import OffsetStore
 from strandline.groups.requests import Call
-from strandline.node import coordinator_topic, group_host
+from strandline.node import coordinator_loading, coordinator_topic
 from strandline.node.group_host import GroupHost
 from strandline.node.replica import Replica
 from strandline.protocol.coordinator_log import CoordinatorRecord, OpenRecord
@@ -117,14 +117,14 @@ GROUPING: Final = (
         "load-committed-offsets",
         "A new coordinator knows the offsets that were committed at the one before (3.6).",
         ("I-39",),
-        patch(group_host, committed_records=_no_records),
+        patch(coordinator_loading, committed_records=_no_records),
     ),
     Mutant(
         "load-to-the-end",
         "A new coordinator reads its log to the end, not to the high watermark that it happens to "
         "know (3.6).",
         ("I-39",),
-        patch(group_host, committed_records=_to_the_mark),
+        patch(coordinator_loading, committed_records=_to_the_mark),
     ),
     Mutant(
         "give-groups-up",
