@@ -163,8 +163,6 @@ def test_exactly_that_permission_decides(secured: Secured, case: Case) -> None:
 def case_name(case: Case, kind: ResourceType) -> str:
     if case.api in (ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.CONSUMER_GROUP_DESCRIBE):
         return {ResourceType.GROUP: "k"}.get(kind, NAMES[kind])
-    if case.api.name.startswith("SHARE_") or "SHARE_GROUP_OFFSETS" in case.api.name:
-        return {ResourceType.GROUP: "s"}.get(kind, NAMES[kind])
     if case.name == "new" and kind is ResourceType.TOPIC:
         return "new"
     if case.api is ApiKey.DESCRIBE_TRANSACTIONS:
@@ -192,18 +190,6 @@ def prepare(secured: Secured, case: Case) -> None:
         for other in CASES:
             if other.api is ApiKey.OFFSET_COMMIT and other.version == 8:
                 secured.ask_root(other.make(secured.topic_id), 8)
-    if case.api.name.startswith("SHARE_") or "SHARE_GROUP_OFFSETS" in case.api.name:
-        for other in CASES:
-            if other.api is ApiKey.SHARE_GROUP_HEARTBEAT:
-                joining = other.make(secured.topic_id)
-                secured.ask_root(joining, 1)
-    if case.api in (ApiKey.ALTER_SHARE_GROUP_OFFSETS, ApiKey.DELETE_SHARE_GROUP_OFFSETS):
-        joining.member_epoch = -1
-        secured.ask_root(joining, 1)
-    if case.api is ApiKey.SHARE_ACKNOWLEDGE:
-        for other in CASES:
-            if other.api is ApiKey.SHARE_FETCH:
-                secured.ask_root(other.make(secured.topic_id), 2)
     if case.api is ApiKey.CONSUMER_GROUP_DESCRIBE:
         for other in CASES:
             if other.api is ApiKey.CONSUMER_GROUP_HEARTBEAT:

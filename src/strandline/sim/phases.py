@@ -15,7 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from strandline.cluster.topic_names import CONSUMER_OFFSETS, INTERNAL_TOPICS
+from strandline.cluster.topic_names import CONSUMER_OFFSETS
+from strandline.node.node import INTERNAL_TOPICS
 from strandline.sim.checkers.checkers import Checkers
 from strandline.sim.checkers.violations import Violation
 from strandline.sim.clients.client import place_of

@@ -6,15 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from strandline.node.authorization import (
-    cluster,
-    groups,
-    metadata,
-    records,
-    share_groups,
-    topics,
-    transactions,
-)
+from strandline.node.authorization import cluster, groups, metadata, records, topics, transactions
 from strandline.node.authorization.authority import Authority
 from strandline.node.authorization.rule import Rule
 from strandline.node.request import Handler, Request
@@ -27,7 +19,6 @@ RULES: Final[Mapping[ApiKey, Rule]] = MappingProxyType(
         **metadata.RULES,
         **topics.RULES,
         **groups.RULES,
-        **share_groups.RULES,
         **transactions.RULES,
         **cluster.RULES,
     }
