@@ -24,8 +24,9 @@ from strandline.errors import ProtocolError, StorageError
 from strandline.node.connection import Connection
 from strandline.node.effects import Chunk
 from strandline.node.fetch_answer import FetchAnswer, PartitionAnswer, encode_fetch_answer
-from strandline.node.fetch_reading import ConsumerReader, Reader, read_range
+from strandline.node.fetch_reading import ConsumerReader, read_range
 from strandline.node.fetch_sessions import FetchContext, Fetched
+from strandline.node.general_fetch import GeneralFetch
 from strandline.node.outbox import Outbox
 from strandline.node.replica import READ_COMMITTED, Replica
 from strandline.node.request import Request
@@ -52,25 +53,12 @@ _TOP: Final = Struct(">ii").pack
 _INT: Final = Struct(">i").pack
 
 
-class FetchService(Protocol):
-    """What the general way of a fetch (`handlers.fetch`) does for this one."""
+class FetchService(GeneralFetch, Protocol):
+    """What the general way does for a consumer's fetch."""
 
     @property
     def bytes_max(self) -> int:
         """What one answer may have at most, whatever a client asks for (`fetch.max.bytes`)."""
-
-    def go_on(
-        self,
-        request: Request[Any],
-        context: FetchContext,
-        reader: Reader,
-        *,
-        max_wait_ms: int,
-        min_bytes: int,
-        max_bytes: int,
-        now: Instant,
-    ) -> None:
-        """Read, and answer or park."""
 
 
 class _Part:

@@ -13,13 +13,14 @@ differential test sends the same bytes both ways.
 from __future__ import annotations
 
 from struct import Struct
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 from uuid import UUID
 
 from strandline.node.connection import Connection
-from strandline.node.fetch_reading import FollowerReader, Reader
-from strandline.node.fetch_sessions import FetchContext, FetchKey, FetchSessions
+from strandline.node.fetch_reading import FollowerReader
+from strandline.node.fetch_sessions import FetchKey, FetchSessions
 from strandline.node.follower_sessions import Followed, FollowerIdentity, FollowerSession
+from strandline.node.general_fetch import GeneralFetch
 from strandline.node.outbox import Outbox
 from strandline.node.purgatory import Purgatory
 from strandline.node.request import Request
@@ -40,8 +41,8 @@ _BETWEEN: Final = bytes((0, 0, 1, 1, 1, 1, 13))
 _KNOWN_MAX: Final = 10_000
 
 
-class FetchService(Protocol):
-    """What the general way of a fetch (`handlers.fetch`) does for this one."""
+class FetchService(GeneralFetch, Protocol):
+    """What the general way does for a follower's fetch."""
 
     sessions: FetchSessions
     purgatory: Purgatory
@@ -51,19 +52,6 @@ class FetchService(Protocol):
 
     def reader_of(self, follower: FollowerIdentity) -> FollowerReader:
         """Reads for another broker."""
-
-    def go_on(
-        self,
-        request: Request[Any],
-        context: FetchContext,
-        reader: Reader,
-        *,
-        max_wait_ms: int,
-        min_bytes: int,
-        max_bytes: int,
-        now: Instant,
-    ) -> None:
-        """Read, and answer or park."""
 
 
 class FetchFastPath:

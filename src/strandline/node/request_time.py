@@ -1,8 +1,8 @@
 """How long the node worked for a request: what a quota of request time counts.
 
 The time until the answer, while the request is handled, and not that in which it waits. It is known
-when the answer leaves, which tells the client how long to wait; what is done behind that is counted
-for the next one.
+when the answer leaves, which tells the client how long to wait; what is done behind that is not
+counted.
 """
 
 from __future__ import annotations
@@ -43,19 +43,15 @@ class RequestTime:
 
     def answered(self, request: Any) -> None:
         """The answer is about to leave: charge what was done so far."""
-        now_ns = self._stopwatch()
-        if not self._is_charged:
-            self._is_charged = True
-            self._charge(request, now_ns)
+        if self._is_charged:
+            return
+        self._is_charged = True
+        self.handled()
+        now_ms = self._stopwatch() // 1_000_000
+        self._spent(request, self._worked_ns * _PERCENT_PER_NS, now_ms)
 
     def handled(self) -> None:
         """The handler is done with it, or has parked it."""
         started_ns, self._started_ns = self._started_ns, None
         if started_ns is not None:
             self._worked_ns += self._stopwatch() - started_ns
-
-    def _charge(self, request: Any, now_ns: int) -> None:
-        if self._started_ns is not None:
-            self._worked_ns += now_ns - self._started_ns
-            self._started_ns = now_ns
-        self._spent(request, self._worked_ns * _PERCENT_PER_NS, now_ns // 1_000_000)
