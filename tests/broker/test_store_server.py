@@ -1,4 +1,4 @@
-"""The metadata store's socket: what travels comes back, bad input harms nobody, silence ends."""
+"""The metadata store's socket: round trips, bad input that ends its own connection only, silence."""
 
 from __future__ import annotations
 

@@ -180,7 +180,7 @@ def test_a_body_that_is_none_is_not_even_parsed(world: World) -> None:
 
 
 def test_frames_that_are_broken_end_their_own_connection_at_most(world: World) -> None:
-    """Before authentication and after; somebody else is served all the while, and no bug of the
+    """Before authentication and after; another client is served all the while, and no bug of the
     node shows (`World.check`)."""
     random, honest = Random(19), connect(world)
     log_in(honest)

@@ -62,7 +62,7 @@ class ConnectionLimits:
     def wait_ms(self, listener: str, now_ms: int) -> int:
         """How long nothing is accepted, since too many came lately; 0: one may."""
         limits = self._rate_limits(listener)
-        # A rate of 0 would let nobody in again: Kafka waits forever, this lets one in a second.
+        # A rate of 0 would let no client in again: Kafka waits forever, this lets one in a second.
         return max(
             (rate.throttle_ms(max(limit, 1), now_ms, 1) for rate, limit in limits), default=0
         )

@@ -196,7 +196,7 @@ class RemoteStore:
             await self._hear_tree(reader, silence)
             self._be_ready(writer)
             was_ready = True
-            await asyncio.sleep(0)  # whoever loads has the view when it is told what follows
+            await asyncio.sleep(0)  # the caller of load has the view before it is told changes
             while True:
                 message = await read_message(reader, ANSWER_BYTES_MAX)
                 silence.heard()

@@ -9,7 +9,7 @@ from strandline.config.listeners import Listener
 
 @dataclass(frozen=True, slots=True)
 class StartReport:
-    """What the start found, for whoever started the broker."""
+    """What the start found, for the program that started the broker."""
 
     cluster_id: str
     addresses: tuple[Listener, ...]

@@ -248,7 +248,7 @@ class _Connection:
             self.hang_up()
 
     def hang_up(self) -> None:
-        """Break the connection at once; whoever reads it learns of that."""
+        """Break the connection at once; its reader learns of that."""
         self._writer.transport.abort()
 
     async def begin(self, multi: wire.Multi) -> None:

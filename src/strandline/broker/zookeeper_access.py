@@ -91,4 +91,4 @@ def _tls(config: BrokerConfig) -> ssl.SSLContext | None:
     )
 
 
-NOBODY: Final = ZooKeeperAccess()
+ANONYMOUS: Final = ZooKeeperAccess()

@@ -29,7 +29,7 @@ from typing import Any, Final
 from kazoo.hosts import collect_hosts
 
 from strandline.broker.zookeeper_absence import Absence
-from strandline.broker.zookeeper_access import NOBODY, ZooKeeperAccess
+from strandline.broker.zookeeper_access import ANONYMOUS, ZooKeeperAccess
 from strandline.broker.zookeeper_leftovers import Leftovers
 from strandline.broker.zookeeper_mirror import Mirror
 from strandline.broker.zookeeper_requests import (
@@ -97,7 +97,7 @@ class ZooKeeperStore:
         connection_timeout_ms: int | None = None,
         roots: Sequence[str] = METADATA_ROOTS,
         request_bytes_max: int = REQUEST_BYTES_MAX,
-        access: ZooKeeperAccess = NOBODY,
+        access: ZooKeeperAccess = ANONYMOUS,
     ) -> None:
         """`hosts` is `host:port,host:port/chroot`. Raises `InvalidSetting` if it is not.
 

@@ -346,7 +346,7 @@ class SharePartition:
         return Write(write_id, start, tuple(batches), done)
 
     def _stored(self, first: int, last: int) -> Iterator[StateBatch]:
-        """A range as it is stored: what is acquired will be available again, whoever leads then.
+        """A range as it is stored: what is acquired will be available again to the next leader.
         Behind the window are offsets of records that the log has lost."""
         for run in self._runs.within(first, last):
             state, deliveries = run.status.state, run.status.deliveries

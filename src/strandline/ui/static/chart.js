@@ -1,4 +1,4 @@
-// One chart of numbers over time: uPlot draws it, and whoever cannot see it hears or reads the same.
+// One chart of numbers over time: uPlot draws it, and screen readers and a table say the same.
 //
 // A chart is a group that takes the focus: the arrow keys move its cursor, and the values there are said.
 import { clock, element } from "./dom.js";
