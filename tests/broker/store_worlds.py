@@ -160,13 +160,54 @@ class EmbeddedWorld:
         await self._store.close()
 
 
-class ZooKeeperWorld:
-    """Stores on one ZooKeeper server, each behind a proxy of its own, below a new chroot."""
+class _ProxiedWorld:
+    """Stores that each reach theirs through a proxy of their own."""
+
+    def __init__(self) -> None:
+        self._proxies: dict[Follower, TcpProxy] = {}
+
+    async def _joined(self, store: ZooKeeperStore | RemoteStore, proxy: TcpProxy) -> Follower:
+        follower = Follower(store)
+        self._proxies[follower] = proxy
+        await follower.load()
+        return follower
+
+    async def cut(self, follower: Follower) -> None:
+        proxy = self._proxies[follower]
+        proxy.cut()
+        proxy.drop()
+        store = follower.store
+        assert isinstance(store, ZooKeeperStore | RemoteStore)
+        await until(lambda: not store.is_ready)
+
+    def heal(self, follower: Follower) -> None:
+        self._proxies[follower].heal()
+
+    async def lose_reply(
+        self, follower: Follower, operations: Sequence[Operation], witness: Follower
+    ) -> Outcome:
+        proxy = self._proxies[follower]
+        heard = len(witness.heard)
+        proxy.swallow_replies()
+        writing = asyncio.create_task(outcome_of(follower.store.multi(operations)))
+        await until(lambda: len(witness.heard) > heard and proxy.lost_bytes > 0)
+        await self.cut(follower)
+        return writing
+
+    async def close(self) -> None:
+        for follower, proxy in self._proxies.items():
+            proxy.heal()
+            await follower.store.close()
+            proxy.close()
+
+
+class ZooKeeperWorld(_ProxiedWorld):
+    """Stores on one ZooKeeper server, below a new chroot."""
 
     def __init__(self, ensemble: ZooKeeperEnsemble) -> None:
+        super().__init__()
         self._ensemble = ensemble
         self._chroot = f"/world-{os.getpid()}-{next(_chroots)}"
-        self._proxies: dict[Follower, TcpProxy] = {}
 
     async def join(self, session_timeout_ms: int = LONG_MS) -> Follower:
         ports = self._ensemble.servers[0].ports
@@ -177,50 +218,21 @@ class ZooKeeperWorld:
             connection_timeout_ms=LONG_MS,
             roots=("/",),
         )
-        follower = Follower(store)
-        self._proxies[follower] = proxy
-        await follower.load()
-        return follower
-
-    async def cut(self, follower: Follower) -> None:
-        proxy = self._proxies[follower]
-        proxy.cut()
-        proxy.drop()
-        await until(lambda: not store_of(follower).is_ready)
-
-    def heal(self, follower: Follower) -> None:
-        self._proxies[follower].heal()
+        return await self._joined(store, proxy)
 
     def expire(self, follower: Follower) -> None:
         self._ensemble.expire_session(follower.store.session)
 
-    async def lose_reply(
-        self, follower: Follower, operations: Sequence[Operation], witness: Follower
-    ) -> Outcome:
-        proxy = self._proxies[follower]
-        heard = len(witness.heard)
-        proxy.swallow_replies()
-        writing = asyncio.create_task(outcome_of(follower.store.multi(operations)))
-        await until(lambda: len(witness.heard) > heard and proxy.lost_bytes > 0)
-        await self.cut(follower)
-        return writing
 
-    async def close(self) -> None:
-        for follower, proxy in self._proxies.items():
-            proxy.heal()
-            await follower.store.close()
-            proxy.close()
-
-
-class RemoteWorld:
-    """Stores of other processes, as it were: on one store's socket, each behind a proxy."""
+class RemoteWorld(_ProxiedWorld):
+    """Stores of other processes, as it were: on one store's socket."""
 
     def __init__(self, directory: Path) -> None:
+        super().__init__()
         self._store = EmbeddedStore(RealFiles(), str(directory))
         # The paths of Unix sockets are short, those of tests are long.
         self._short = tempfile.TemporaryDirectory(prefix="store")
         self._server: StoreServer | None = None
-        self._proxies: dict[Follower, UnixProxy] = {}
 
     async def join(self, session_timeout_ms: int = LONG_MS) -> Follower:
         if self._server is None:
@@ -229,51 +241,19 @@ class RemoteWorld:
         path = f"{self._short.name}/{number}"
         proxy = UnixProxy(self._server.path, path)
         store = RemoteStore(path, number, session_timeout_ms=session_timeout_ms)
-        follower = Follower(store)
-        self._proxies[follower] = proxy
-        await follower.load()
-        return follower
-
-    async def cut(self, follower: Follower) -> None:
-        proxy = self._proxies[follower]
-        proxy.cut()
-        proxy.drop()
-        await until(lambda: not remote_of(follower).is_ready)
-
-    def heal(self, follower: Follower) -> None:
-        self._proxies[follower].heal()
+        return await self._joined(store, proxy)
 
     def expire(self, follower: Follower) -> None:
         assert self._server is not None
         number = list(self._proxies).index(follower)
         self._ends = asyncio.create_task(self._server.broker_died(number))
 
-    async def lose_reply(
-        self, follower: Follower, operations: Sequence[Operation], witness: Follower
-    ) -> Outcome:
-        proxy = self._proxies[follower]
-        heard = len(witness.heard)
-        proxy.swallow_replies()
-        writing = asyncio.create_task(outcome_of(follower.store.multi(operations)))
-        await until(lambda: len(witness.heard) > heard and proxy.lost_bytes > 0)
-        await self.cut(follower)
-        return writing
-
     async def close(self) -> None:
-        for follower, proxy in self._proxies.items():
-            proxy.heal()
-            await follower.store.close()
-            proxy.close()
+        await super().close()
         if self._server is not None:
             await self._server.close()
         await self._store.close()
         self._short.cleanup()
-
-
-def remote_of(follower: Follower) -> RemoteStore:
-    """The follower's store, which is in another process, as it were."""
-    assert isinstance(follower.store, RemoteStore)
-    return follower.store
 
 
 def client_of(follower: Follower) -> EmbeddedClient:

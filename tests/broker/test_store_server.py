@@ -1,4 +1,4 @@
-"""The metadata store's socket: round trips, bad input that ends its own connection only, silence."""
+"""The metadata store's socket: round trips, bad input, which ends its connection only, silence."""
 
 from __future__ import annotations
 
