@@ -14,7 +14,7 @@ from strandline.cluster.controller.events import (
     RestartedLeaderElected,
     UncleanElection,
 )
-from strandline.cluster.controller.reconciliation import PARTITIONS_PER_MULTI
+from strandline.cluster.controller.reconciliation import LEADERS_PER_MULTI
 from strandline.cluster.znodes import ResourceKind
 from strandline.config.alter import Alteration, Operation
 from strandline.types import BrokerId, LeaderEpoch, TopicPartition
@@ -337,7 +337,7 @@ def test_eligibility_outlasts_a_minimum_below_which_the_set_still_is() -> None:
 def test_a_setting_alone_is_written_however_many_partitions_it_concerns() -> None:
     """One multi for all partitions with eligible leaders was too large for the metadata store."""
     story = three(min_isr=2)
-    story.place("u", *([1, 2, 3] for _ in range(PARTITIONS_PER_MULTI + 50)))
+    story.place("u", *([1, 2, 3] for _ in range(LEADERS_PER_MULTI + 50)))
     story.policy = Policy(2)
     for number in story.image.topics["u"].partitions:
         story.rewrite("u", number, in_sync_replicas=(ONE,), elr=(TWO, THREE), leader=ONE)
@@ -348,7 +348,7 @@ def test_a_setting_alone_is_written_however_many_partitions_it_concerns() -> Non
     story.follow(decision)
     story.policy = Policy(1)
     step = reconcile(story.image, story.policy)
-    assert len(step.operations) == PARTITIONS_PER_MULTI + 1
+    assert len(step.operations) == LEADERS_PER_MULTI + 1
     story.reconcile()
     assert not any(each.elr for each in story.image.topics["u"].partitions.values())
 

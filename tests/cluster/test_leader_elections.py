@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from strandline.cluster.controller import Elected, ElectionKind, elect_leaders, rebalance
 from strandline.cluster.controller.events import LeaderElected, UncleanElection
+from strandline.cluster.controller.reconciliation import LEADERS_PER_MULTI
 from strandline.cluster.store import Create
 from strandline.cluster.znodes import deletion_path
 from strandline.errors import ErrorCode
@@ -160,17 +161,18 @@ def test_nothing_goes_back_to_who_cannot_lead_or_while_it_is_moved() -> None:
 
 def test_a_rebalance_is_bounded() -> None:
     story = Story(2)
-    story.place("t", *([1, 2] for _ in range(110)))
+    story.place("t", *([1, 2] for _ in range(LEADERS_PER_MULTI + 2)))
     story.announce_shutdown(1)
     story.reconcile()
     story.leave(1)
     story.join(1)
-    for number in range(110):
+    for number in range(LEADERS_PER_MULTI + 2):
         story.rewrite(
             number=number,
             in_sync_replicas=(ONE, TWO),
             in_sync_epochs={ONE: story.epoch(1), TWO: story.epoch(2)},
         )
-    assert len(story.follow(rebalance(story.image, imbalance_percent_max=10))) == 100
+    moved = story.follow(rebalance(story.image, imbalance_percent_max=10))
+    assert len(moved) == LEADERS_PER_MULTI
     assert rebalance(story.image, imbalance_percent_max=10).operations == ()
-    assert len(story.follow(rebalance(story.image, imbalance_percent_max=1))) == 10
+    assert len(story.follow(rebalance(story.image, imbalance_percent_max=1))) == 2

@@ -25,6 +25,7 @@ from strandline.cluster.controller.events import (
     MembersChanged,
     RestartedLeaderElected,
 )
+from strandline.cluster.controller.reconciliation import LEADERS_PER_MULTI
 from strandline.cluster.image import ClusterImage, ImageDelta
 from strandline.cluster.store import BadVersion, Create, Delete, SetData
 from strandline.cluster.znodes import (
@@ -321,7 +322,7 @@ def test_partitions_without_a_leader_come_first_and_one_multi_is_bounded() -> No
     story.place("z", *([3, 1, 2] for _ in range(10)))
     story.leave(3)
     decision = reconcile(story.image, story.policy)
-    assert len(decision.results) == 100
+    assert len(decision.results) == LEADERS_PER_MULTI
     assert [type(event) for event in decision.results[:11]] == [LeaderElected] * 10 + [
         MembersChanged
     ]

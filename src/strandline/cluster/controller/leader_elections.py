@@ -16,7 +16,7 @@ from strandline.cluster.controller.decision import Decision, Refusal
 from strandline.cluster.controller.events import Event
 from strandline.cluster.controller.partition_repair import Choice, Repair, repaired
 from strandline.cluster.controller.policy import ControllerPolicy, rules_of
-from strandline.cluster.controller.reconciliation import PARTITIONS_PER_MULTI, events_of
+from strandline.cluster.controller.reconciliation import LEADERS_PER_MULTI, events_of
 from strandline.cluster.controller.standings import Brokers
 from strandline.cluster.controller.state_writes import StateWrites
 from strandline.cluster.image import ClusterImage, PartitionImage
@@ -95,7 +95,7 @@ def rebalance(image: ClusterImage, *, imbalance_percent_max: int) -> Decision[Ev
             continue
         for key in keys:
             partition = image.topics[key.topic].partitions[key.partition]
-            if writes.count >= PARTITIONS_PER_MULTI:
+            if writes.count >= LEADERS_PER_MULTI:
                 break
             if (
                 _may_return(partition, brokers.at(key))

@@ -45,6 +45,10 @@ from strandline.types import TopicPartition
 
 PARTITIONS_PER_MULTI: Final = 100
 
+LEADERS_PER_MULTI: Final = 25
+"""Partitions whose leader or in-sync set one multi changes. Fewer than of the others: the brokers
+that lead from then on have the most to do for each, and serve no client meanwhile."""
+
 
 def reconcile(
     image: ClusterImage,
@@ -117,7 +121,7 @@ def _repairs(
     events: list[Event] = []
     for is_urgent in (True, False):
         for key, partition in _unsettled(image, touched, brokers):
-            if writes.count >= PARTITIONS_PER_MULTI:
+            if writes.count >= LEADERS_PER_MULTI:
                 break
             there = brokers.at(key)
             if is_urgent is _has_its_leader(partition, there):
@@ -188,7 +192,7 @@ def _unsettled(
             number
             for number, partition in topic.partitions.items()
             if partition.partition_epoch >= 0
-            and not is_settled(partition, brokers.at(TopicPartition(name, number)).serving)
+            and not is_settled(partition, brokers.serving_at(name, number))
         ]
         for number in sorted(unsettled):
             yield TopicPartition(name, number), topic.partitions[number]

@@ -58,6 +58,12 @@ class Brokers:
         there = {b: broker for b, broker in self._image.brokers.items() if b not in failed}
         return Brokers(replace(self._image, brokers=there))
 
+    def serving_at(self, topic: str, partition: int) -> dict[BrokerId, int]:
+        """`at(...).serving`, for looks at all partitions: mostly no disk has failed."""
+        if not self._offline:
+            return self.serving
+        return self.at(TopicPartition(topic, partition)).serving
+
     def is_alive(self, broker: BrokerId) -> bool:
         return broker in self.epochs
 
