@@ -1,9 +1,8 @@
-"""What a node does without being asked: checkpoints, flushes, rolls.
+"""What a node does without being asked: checkpoints, and the timers of all other periodic work.
 
-Retention stands in `retention_task`, compaction in `cleaning`.
-
-Each piece of work has Kafka's interval and its own timer. Syncing log data is the driver's work in
-another thread; what is asked of it, and when, stands in `syncing`.
+Each piece of work has Kafka's interval and its own timer. Retention stands in `retention_task`,
+rolls by age in `rolling_task`, compaction in `log_cleaner`. Syncing log data is the driver's work
+in another thread; what is asked of it, and when, stands in `log_syncer`.
 """
 
 from __future__ import annotations
@@ -12,15 +11,15 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from strandline.errors import InvariantViolated, StorageError
+from strandline.errors import StorageError
 from strandline.node.dry_runs import DryRuns
 from strandline.node.log_cleaner import LogCleaner
 from strandline.node.log_syncer import LogSyncer
 from strandline.node.logs import Directory
 from strandline.node.outbox import Outbox
-from strandline.node.replica import Replica
 from strandline.node.replicas import Replicas
 from strandline.node.retention_task import RetentionTask
+from strandline.node.rolling_task import RollingTask
 from strandline.node.settings import Settings
 from strandline.node.timers import Timers
 from strandline.storage.files import NoRoom
@@ -44,6 +43,7 @@ class Background:
         self._settings = settings
         self._timers = timers
         self._syncing = LogSyncer(replicas, outbox)
+        self._rolling = RollingTask(replicas, timers, self._syncing)
         self.cleaning = LogCleaner(replicas, settings, timers, outbox)
         self.dry_runs = DryRuns(outbox)
         self.retention_task = RetentionTask(
@@ -70,7 +70,7 @@ class Background:
             (broker.producer_id_expiration_check_interval_ms, initial_ms, self._expire_producers),
             (lag_check_ms, lag_check_ms, self._check_lag),
             (broker.log_retention_check_interval_ms, initial_ms, ledgers.expire),
-            (_ROLL_CHECK_MS, _ROLL_CHECK_MS, self._roll_and_flush),
+            (_ROLL_CHECK_MS, _ROLL_CHECK_MS, self._rolling.roll_and_sync),
             (_REMOVAL_CHECK_MS, _REMOVAL_CHECK_MS, self.retention_task.remove_files),
         ):
             self._repeat(interval_ms, max(first_ms, 1), work, now)
@@ -96,19 +96,6 @@ class Background:
 
     def _directories(self) -> list[Directory]:
         return [d for d in self._replicas.logs.directories if d.offline_reason is None]
-
-    def _for_each_usable(self, name: str, work: Callable[[Replica], object]) -> None:
-        """Do work on every log that takes appends; one that fails does not keep it from others."""
-        for replica in self._replicas:
-            if replica.log.failure is not None:
-                continue
-            try:
-                work(replica)
-            except StorageError as error:
-                log.error("%s of %s failed: %s", name, replica.topic_partition, error)
-            except InvariantViolated as error:
-                log.critical("%s of %s found a bug: %s", name, replica.topic_partition, error)
-                replica.log.health.fail(str(error))
 
     def _guarded(self, directory: Directory, work: Callable[[], object]) -> None:
         """Do work on a directory; a disk error takes it offline and is told once.
@@ -149,10 +136,3 @@ class Background:
     def _expire_producers(self, now: Instant) -> None:
         for replica in self._replicas:
             replica.log.producers.remove_expired(now.wall_ms)
-
-    def _roll_and_flush(self, now: Instant) -> None:
-        def roll(replica: Replica) -> None:
-            replica.log.roller.roll_if_time_due(now.wall_ms)
-            self._syncing.sync_if_due(replica, now)
-
-        self._for_each_usable("Rolling", roll)

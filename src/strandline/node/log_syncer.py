@@ -53,28 +53,31 @@ class LogSyncer:
         if self._with_epochs:
             self._write_epochs()
 
-    def sync_if_due(self, replica: Replica, now: Instant) -> None:
-        """One sync of a log at a time: what is wanted meanwhile is asked for again behind it.
+    def sync_if_due(self, replica: Replica, now: Instant) -> bool:
+        """Have a log synced if that is due; whether its data is on the way to the driver now.
 
-        Making the plan writes what indexes have waiting. For which there is no room now, that is
-        tried again later.
+        One sync of a log at a time: what is wanted meanwhile is asked for again behind it. Making
+        the plan writes what indexes have waiting. For which there is no room now, that is tried
+        again later.
         """
         if replica in self._busy or replica.is_retired or replica.log.failure is not None:
-            return
+            return False
         if replica.log.flusher.epochs_due:
             self._with_epochs[replica] = None
-            return
+            return False
         try:
             plan = replica.log.flusher.flush_plan_if_due(now.wall_ms)
         except NoRoom as error:
             log.warning("Syncing %s is delayed: %s", replica.topic_partition, error)
-            return
+            return False
         except StorageError as error:
             replica.fail(error)
-            return
-        if plan is not None:
-            self._busy.add(replica)
-            self._give(plan, lambda result, at: self._flushed(replica, plan, result, at))
+            return False
+        if plan is None:
+            return False
+        self._busy.add(replica)
+        self._give(plan, lambda result, at: self._flushed(replica, plan, result, at))
+        return True
 
     def synced(self, token: int, result: Result, now: Instant) -> None:
         """The driver carried out a plan; false if a file was gone meanwhile."""

@@ -9,14 +9,15 @@ segment is not kept.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from typing import Final
 
-from strandline.errors import InvariantViolated, StorageError
+from strandline.errors import StorageError
 from strandline.node.effects import RemoveFiles
+from strandline.node.log_rounds import guarded, usable
 from strandline.node.logs import Directory, Removed
 from strandline.node.outbox import Outbox
 from strandline.node.replica import Replica
@@ -93,23 +94,23 @@ class RetentionTask:
     def _retain(self) -> Slices:
         now = yield
         done = 0
-        for replica in self._usable():
+        for replica in usable(self._replicas):
             more = True
             while more and not replica.is_retired:
-                moved = self._guarded(replica, partial(self._expire, replica, now))
+                moved = guarded("Retention", replica, partial(self._expire, replica, now))
                 more = moved >= AGES_PER_TURN
                 done += moved + 1
                 if done >= AGES_PER_TURN:
                     now, done = (yield), 0
         done = 0
-        for replica in self._usable():
+        for replica in usable(self._replicas):
             dropped = 0
             more = True
             while more and not replica.is_retired and not self._is_busy(replica.log):
                 # Also what a client has had deleted since the last slice.
                 self._replicas.save_log_starts()
                 drop = partial(replica.log.retention.drop_below_start, now.wall_ms, DROPS_PER_TURN)
-                step = self._guarded(replica, drop)
+                step = guarded("Retention", replica, drop)
                 more = step >= DROPS_PER_TURN
                 dropped, done = dropped + step, done + step
                 if done >= DROPS_PER_TURN:
@@ -132,28 +133,11 @@ class RetentionTask:
             )
             replica.changed()
 
-    def _usable(self) -> Iterator[Replica]:
-        """The replicas of now whose logs work when their turn comes."""
-        for replica in list(self._replicas):
-            if replica.log.failure is None and not replica.is_retired:
-                yield replica
-
-    def _guarded(self, replica: Replica, work: Callable[[], int]) -> int:
-        """Do work on one log; one that fails does not keep it from others."""
-        try:
-            return work()
-        except StorageError as error:
-            log.error("Retention of %s failed: %s", replica.topic_partition, error)
-        except InvariantViolated as error:
-            log.critical("Retention of %s found a bug: %s", replica.topic_partition, error)
-            replica.log.health.fail(str(error))
-        return 0
-
     # -- Removal -----------------------------------------------------------------------------
 
     def _remove(self) -> Slices:
         now = yield
-        for replica in self._usable():
+        for replica in usable(self._replicas):
             while removals := replica.log.segments.take_due(now.wall_ms, REMOVALS_PER_TURN):
                 paths = tuple(path for removal in removals for path in removal.paths)
                 directory = self._replicas.logs.directory_of(replica.topic_partition)
