@@ -60,6 +60,14 @@ def test_a_delegation_token_of_a_jaas_line() -> None:
     sasl = security_of(SCRAM | {"sasl.jaas.config": line}).sasl
     assert sasl is not None
     assert Scram(sasl, "hmac", nonce="n").first() == b"n,,n=id,r=n,tokenauth=true"
+    own = {"sasl.username": "id", "sasl.password": "hmac", "sasl.tokenauth": "true"}
+    without = {name: value for name, value in SCRAM.items() if name != "sasl.jaas.config"}
+    assert security_of(without | own).sasl == Sasl(
+        mechanism="SCRAM-SHA-512",
+        username="id",
+        password=Secret("sasl.password", "hmac"),
+        is_delegation_token=True,
+    )
 
 
 @pytest.mark.parametrize(
@@ -74,6 +82,7 @@ def test_a_delegation_token_of_a_jaas_line() -> None:
         ({"sasl.jaas.config": "com.example.Login required;"}, "sasl.jaas.config"),
         ({"sasl.jaas.config": f'{MODULE} username="alice";'}, "sasl.password"),
         ({"sasl.jaas.config": f'{MODULE} username="a" password="p"'}, "sasl.jaas.config"),
+        ({"sasl.tokenauth": "yes"}, "sasl.tokenauth"),
         ({"sasl.client.callback.handler.class": "C"}, "sasl.client.callback.handler.class"),
         ({"ssl.enabled.protocols": "TLSv1.1"}, "ssl.enabled.protocols"),
         ({"ssl.enabled.protocols": "TLSv1.3", "ssl.protocol": "TLSv1.2"}, "ssl.enabled.protocols"),

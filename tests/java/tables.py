@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 TOOLS: Final = "org.apache.kafka.tools."
+TOKENS: Final = TOOLS + "DelegationTokenCommand"
 TOPICS: Final = TOOLS + "TopicCommand"
 CONFIGS: Final = "kafka.admin.ConfigCommand"
 GROUPS: Final = TOOLS + "consumer.group.ConsumerGroupCommand"

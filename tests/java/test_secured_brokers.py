@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from strandline.testing import Cluster
-from tests.java.processes import ToolServer, Workshop
-from tests.java.tables import CONFIGS, CONSOLE_CONSUMER, CONSOLE_PRODUCER, TOPICS
+from tests.java.processes import Outcome, ToolServer, Workshop
+from tests.java.tables import CONFIGS, CONSOLE_CONSUMER, CONSOLE_PRODUCER, TOKENS, TOPICS, table
 
 SESSION_MS = 2000
 
@@ -43,7 +43,7 @@ def write_and_read(tools: ToolServer, cluster: Cluster, config: Path, topic: str
 @pytest.fixture(scope="module")
 def scram() -> Iterator[Cluster]:
     users = {"alice": "alice-secret", "admin": "admin-secret"}
-    settings = {"connections.max.reauth.ms": SESSION_MS}
+    settings = {"connections.max.reauth.ms": SESSION_MS, "delegation.token.secret.key": "planted"}
     with Cluster(brokers=2, security="SASL_SSL", users=users, settings=settings) as cluster:
         yield cluster
 
@@ -82,6 +82,52 @@ def test_kafka_configs_changes_users_of_scram(
     refused = tools.run(TOPICS, *at[:2], "--command-config", as_carol, "--list")
     assert refused.status != 0
     assert "invalid credentials" in refused.err + refused.out
+
+
+def test_java_makes_a_token_comes_in_by_it_and_ends_it(
+    workshop: Workshop, tools: ToolServer, scram: Cluster
+) -> None:
+    alice, admin = (configured(workshop.directory, scram, user) for user in ("alice", "admin"))
+
+    def tokens(config: Path, *arguments: str) -> Outcome:
+        at = ("--bootstrap-server", scram.bootstrap_servers, "--command-config", config)
+        return tools.run(TOKENS, *at, *arguments)
+
+    created = tokens(
+        alice, "--create", "--max-life-time-period", "-1", "--renewer-principal", "User:admin"
+    )
+    assert created.status == 0, created
+    (told,) = table(created.out)
+    token, secret = told["TOKENID"], told["HMAC"]
+    assert (told["OWNER"], told["REQUESTER"], told["RENEWERS"]) == (
+        "User:alice",
+        "User:alice",
+        "[User:admin]",
+    )
+    by_token = workshop.directory / "token.properties"
+    by_token.write_text(
+        alice.read_text()
+        .replace('username="alice"', f'username="{token}" tokenauth="true"')
+        .replace("alice-secret", secret)
+    )
+    scram.create_topic("of-token", replication_factor=1)
+    write_and_read(tools, scram, by_token, "of-token")
+    refused = tokens(by_token, "--create", "--max-life-time-period", "-1")
+    assert "DelegationTokenDisabledException" not in refused.err
+    assert "UnsupportedByAuthenticationException" in refused.err, refused
+    renewed = tokens(admin, "--renew", "--renew-time-period", "3600000", "--hmac", secret)
+    assert "Completed renew operation" in renewed.out, renewed
+    described = tokens(admin, "--describe", "--owner-principal", "User:alice")
+    assert [each["TOKENID"] for each in table(described.out)] == [token]
+    expired = tokens(alice, "--expire", "--expiry-time-period", "-1", "--hmac", secret)
+    assert "Completed expire operation" in expired.out, expired
+    again = tokens(alice, "--renew", "--renew-time-period", "-1", "--hmac", secret)
+    assert "DelegationTokenNotFoundException" in again.err, again
+    gone = tools.run(
+        TOPICS,
+        *("--bootstrap-server", scram.bootstrap_servers, "--command-config", by_token, "--list"),
+    )
+    assert "invalid credentials" in gone.err + gone.out
 
 
 def test_java_comes_in_by_its_certificate(workshop: Workshop, tools: ToolServer) -> None:

@@ -19,6 +19,7 @@ from strandline.protocol.messages import (
     consumer_group_describe,
     consumer_group_heartbeat,
     create_acls,
+    create_delegation_token,
     create_partitions,
     create_topics,
     delete_acls,
@@ -29,6 +30,7 @@ from strandline.protocol.messages import (
     describe_client_quotas,
     describe_cluster,
     describe_configs,
+    describe_delegation_token,
     describe_groups,
     describe_log_dirs,
     describe_producers,
@@ -77,6 +79,7 @@ NAMES = {TOPIC: "orders", GROUP: "g", ID: "tx", CLUSTER: CLUSTER_NAME}
 """The resource of each type that the requests below are about."""
 NEW = "new"
 """A topic that there is not."""
+TOKEN_ID = "of-zoe"
 
 
 @dataclass(frozen=True)
@@ -725,6 +728,28 @@ CASES = [
             topics=[describe_topic_partitions.TopicRequest(name="orders")]
         ),
         (DESCRIBE, TOPIC),
+    ),
+    Case(
+        _KEY.CREATE_DELEGATION_TOKEN,
+        3,
+        lambda _: create_delegation_token.CreateDelegationTokenRequest(
+            owner_principal_type="User", owner_principal_name="zoe"
+        ),
+        (Operation.CREATE_TOKENS, ResourceType.USER),
+        name="User:zoe",
+    ),
+    *(
+        Case(
+            _KEY.DESCRIBE_DELEGATION_TOKEN,
+            version,
+            lambda _: describe_delegation_token.DescribeDelegationTokenRequest(owners=None),
+            (operation, kind),
+            name=name,
+        )
+        for version, operation, kind, name in (
+            (3, DESCRIBE, ResourceType.DELEGATION_TOKEN, TOKEN_ID),
+            (1, Operation.DESCRIBE_TOKENS, ResourceType.USER, "User:zoe"),
+        )
     ),
     Case(_KEY.INSPECT, 0, lambda _: inspect.InspectRequest(subject="why"), (DESCRIBE, CLUSTER)),
     *(

@@ -19,6 +19,8 @@ from strandline.authorization.acls import (
 )
 from strandline.authorization.filters import AclFilter
 from strandline.cluster.controller import create_acls, delete_acls
+from strandline.cluster.controller.delegation_tokens import create_token
+from strandline.cluster.znodes import TokenNode
 from strandline.errors import ErrorCode
 from strandline.node.authorization.document import page
 from strandline.node.authorization.guarded import RULES
@@ -27,7 +29,7 @@ from strandline.protocol.messages import add_partitions_to_txn as adding
 from strandline.protocol.messages import create_topics as creating
 from strandline.protocol.messages import init_producer_id as ids
 from strandline.types import ANONYMOUS, USER, Principal
-from tests.node.authorized_requests import CASES, NAMES, Case
+from tests.node.authorized_requests import CASES, NAMES, TOKEN_ID, Case
 from tests.node.world import World
 
 ROOT, ALICE = Principal(USER, "root"), Principal(USER, "alice")
@@ -36,6 +38,7 @@ ON = (
     "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users=User:root",
     "transaction.state.log.num.partitions=2",
+    "delegation.token.secret.key=planted",
 )
 
 
@@ -86,6 +89,7 @@ class Secured:
     def ask(self, case: Case, principal: Principal) -> Any:
         client = self.world.connect(principal)
         client.connection.client_host = "127.0.0.1"
+        client.connection.protocol = "SASL_SSL"  # requests about tokens are not taken by others
         answer = client.ask(case.make(self.topic_id), case.version)
         client.close()
         return answer
@@ -190,6 +194,12 @@ def prepare(secured: Secured, case: Case) -> None:
         for other in CASES:
             if other.api is ApiKey.OFFSET_COMMIT and other.version == 8:
                 secured.ask_root(other.make(secured.topic_id), 8)
+    if case.api is ApiKey.DESCRIBE_DELEGATION_TOKEN:
+        zoe = Principal(USER, "zoe")
+        token = TokenNode(
+            TOKEN_ID, zoe, zoe, (), issued_ms=1, expires_ms=2**62, lives_until_ms=2**62
+        )
+        secured.change(create_token, token)
     if case.api is ApiKey.CONSUMER_GROUP_DESCRIBE:
         for other in CASES:
             if other.api is ApiKey.CONSUMER_GROUP_HEARTBEAT:

@@ -419,7 +419,6 @@ def test_a_user_that_there_is_not_cannot_be_told_from_a_wrong_password(world: Wo
         b"p=tls-unique,,n=bob,r=nonce",
         b"n,,n=bob,r=non,ce=",
         b"n,a=root,n=bob,r=nonce",
-        b"n,,n=bob,r=nonce,tokenauth=true",
         b"\xff\xfe",
         b"n,,n=bob,r=" + b"r" * 10_000,
     ],

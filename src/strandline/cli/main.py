@@ -34,6 +34,7 @@ COMMANDS = {
         "strandline.cli.transactions:transactions", "Show transactions, end those that hang."
     ),
     "acls": LazyCommand("strandline.cli.acls:acls", "Show and change who may do what."),
+    "tokens": LazyCommand("strandline.cli.tokens:tokens", "Make and end tokens that log in."),
     "configs": LazyCommand("strandline.cli.configs:configs", "Show and change settings."),
     "quotas": LazyCommand("strandline.cli.quotas:quotas", "Limit what clients write and read."),
     "status": LazyCommand("strandline.cli.status:status", "Show brokers and replicas live."),

@@ -1,4 +1,4 @@
-"""Managing a cluster: topics, replicas, settings, groups, ACLs, and the cluster itself.
+"""Managing a cluster: topics, replicas, settings, groups, ACLs, tokens, and the cluster itself.
 
     admin = Admin(cluster)
     admin.topics.create("orders", partitions=3)
@@ -17,6 +17,7 @@ from strandline.client.admin_groups import GroupAdmin
 from strandline.client.admin_quotas import QuotaAdmin
 from strandline.client.admin_replicas import ReplicaAdmin
 from strandline.client.admin_throttles import ThrottleAdmin
+from strandline.client.admin_tokens import TokenAdmin
 from strandline.client.admin_topics import TopicAdmin
 from strandline.client.admin_transactions import TransactionAdmin
 from strandline.client.cluster import ClusterClient
@@ -27,6 +28,7 @@ class Admin:
 
     def __init__(self, cluster: ClusterClient) -> None:
         self.acls = AclAdmin(cluster)
+        self.tokens = TokenAdmin(cluster)
         self.topics = TopicAdmin(cluster)
         self.configs = ConfigAdmin(cluster)
         self.groups = GroupAdmin(cluster)

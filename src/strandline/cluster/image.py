@@ -43,6 +43,7 @@ from strandline.cluster.znodes import (
     FeatureNode,
     ProducerIdBlockNode,
     RegistrationNode,
+    TokenNode,
     resource_of,
 )
 from strandline.types import BrokerId, TopicId, TopicPartition
@@ -84,6 +85,8 @@ class ClusterImage:
     feature_levels: Versioned[FeatureNode] | None = None
     """What an administrator set; which levels are in force is told by `cluster.features`."""
     acls: Mapping[ResourcePattern, Versioned[AclNode]] = field(default_factory=dict)
+    tokens: Mapping[str, Versioned[TokenNode]] = field(default_factory=dict)
+    """Delegation tokens by their ids, those that have expired and are still there included."""
 
     @classmethod
     def from_view(cls, view: StoreView) -> ClusterImage:
@@ -168,6 +171,7 @@ class _Step:
         self._producer_id_block = image.producer_id_block
         self._feature_levels = image.feature_levels
         self._acls = _Draft(image.acls)
+        self._tokens = _Draft(image.tokens)
 
     def put(self, path: str, data: bytes, stat: NodeStat) -> None:
         """The node has this content now."""
@@ -201,6 +205,9 @@ class _Step:
                 self._put_acls(resource_of(PatternType.LITERAL, kind, name), data, stat)
             case ["kafka-acl-extended", "prefixed", kind, name]:
                 self._put_acls(resource_of(PatternType.PREFIXED, kind, name), data, stat)
+            case ["delegation_token", "tokens", token_id]:
+                token = TokenNode.decode(token_id, data)
+                self._tokens.put(token_id, Versioned(token, stat.version))
             case _:
                 self._put_single(path, data, stat)
 
@@ -230,6 +237,8 @@ class _Step:
                 self._remove_acls(resource_of(PatternType.LITERAL, kind, name))
             case ["kafka-acl-extended", "prefixed", kind, name]:
                 self._remove_acls(resource_of(PatternType.PREFIXED, kind, name))
+            case ["delegation_token", "tokens", token_id]:
+                self._tokens.remove(token_id)
             case _:
                 self._remove_single(path)
 
@@ -257,6 +266,7 @@ class _Step:
             registrations=self._registrations.current,
             feature_levels=self._feature_levels,
             acls=self._acls.current,
+            tokens=self._tokens.current,
         )
         delta = ImageDelta(
             topics_created=tuple(topic_changes.created),
@@ -265,6 +275,7 @@ class _Step:
             brokers_changed=tuple(sorted(self._brokers.differing())),
             configs_changed=tuple(sorted(self._configs.differing())),
             acls_changed=tuple(sorted(self._acls.differing())),
+            tokens_changed=tuple(sorted(self._tokens.differing())),
             deletions_changed=tuple(sorted(before.requested_deletions ^ self._requested_deletions)),
             controller_changed=(before.controller, before.controller_epoch)
             != (image.controller, image.controller_epoch),

@@ -155,6 +155,7 @@ class ImageDelta:
     """Sorted: brokers that came, went, came back under a new epoch, or describe themselves anew."""
     configs_changed: tuple[ConfigResource, ...] = ()
     acls_changed: tuple[ResourcePattern, ...] = ()
+    tokens_changed: tuple[str, ...] = ()
     deletions_changed: tuple[str, ...] = ()
     """Sorted: topics whose deletion was asked for by a node, or is so no more."""
     controller_changed: bool = False

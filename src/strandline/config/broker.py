@@ -181,6 +181,11 @@ class BrokerConfig:
     authorizer_class_name: str = ""
     super_users: str = ""
     connection_failed_authentication_delay_ms: int = 100
+    delegation_token_expiry_check_interval_ms: int = 3_600_000
+    delegation_token_expiry_time_ms: int = 86_400_000
+    delegation_token_max_lifetime_ms: int = 604_800_000
+    delegation_token_secret_key: str | None = field(default=None, repr=False)
+    """The same on all brokers; without one there are no delegation tokens."""
 
     # Our own
     strandline_allow_insecure_listeners: bool = False
@@ -199,6 +204,11 @@ class BrokerConfig:
     @property
     def offsets_retention_ms(self) -> int:
         return self.offsets_retention_minutes * 60_000
+
+    def protocol_of(self, listener: str) -> str:
+        """The security protocol of the listener of that name."""
+        found = (each.security_protocol for each in self.listeners if each.name == listener)
+        return next(found, "PLAINTEXT")
 
     def offsets_topic_replicas(self, broker_count: int) -> int:
         """The replication factor for `__consumer_offsets` in a cluster of this many brokers.

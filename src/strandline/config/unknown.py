@@ -12,6 +12,7 @@ _REMOVED: Final = {
     "advertised.port": "use advertised.listeners",
     "host.name": "use listeners",
     "port": "use listeners",
+    "delegation.token.master.key": "use delegation.token.secret.key",
     "inter.broker.protocol.version": "Kafka 4 has no such setting",
     "log.message.format.version": "Kafka 4 has no such setting",
     "message.format.version": "Kafka 4 has no such setting",

@@ -64,6 +64,7 @@ class Connection:
         "fast_path",
         "frame_bytes_max",
         "gate",
+        "has_shown_token",
         "id",
         "in_flight_max",
         "listener",
@@ -71,6 +72,7 @@ class Connection:
         "outgoing",
         "parked",
         "principal",
+        "protocol",
         "slots",
     )
 
@@ -89,6 +91,10 @@ class Connection:
         until the end: a client that authenticates again must be the same one (KIP-368)."""
         self.client_host = client_host
         self.listener = listener
+        self.protocol = "PLAINTEXT"
+        """The security protocol of the listener."""
+        self.has_shown_token = False
+        """Whether the client authenticated by a delegation token."""
         self.frame_bytes_max = FRAME_BYTES_MAX
         """The largest request that is read."""
         self.in_flight_max = in_flight_max

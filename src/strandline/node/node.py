@@ -56,6 +56,7 @@ from strandline.node.routes import Routes
 from strandline.node.settings import Settings
 from strandline.node.telemetry import Telemetry
 from strandline.node.timers import Timers
+from strandline.node.token_expiry import TokenExpiry
 from strandline.node.topic_creation import TopicCreation
 from strandline.node.transaction_access import TransactionAccess
 from strandline.node.why.refusals import Refusal
@@ -200,6 +201,8 @@ class Node:
         self.background.start(now)
         self.membership.start()
         self.controller_loop.start(now)
+        if self.authentication.delegation_tokens.is_enabled:
+            TokenExpiry(self.controller_loop, self.settings, self.timers).start(now)
 
     def begin_shutdown(self, now: Instant) -> None:
         """Ask the cluster to do without this broker; see `is_shutdown_complete`. Idempotent."""
@@ -258,6 +261,7 @@ class Node:
         connection = Connection(
             next(self._connection_ids), client_host, listener, in_flight_max, principal
         )
+        connection.protocol = self.settings.broker.protocol_of(listener)
         connection.frame_bytes_max = self.settings.broker.socket_request_max_bytes
         self.authentication.opened(connection, now)
         self.connections.add(connection)
@@ -375,6 +379,7 @@ class Node:
         before = self.metadata.image
         delta = self.metadata.advance(changes)
         self.quotas.follow(self.metadata.image, delta)
+        self.authentication.delegation_tokens.follow(delta)
         if self.authority is not None:
             self.authority.follow(delta)
         self.telemetry.metadata_changed(before, self.metadata.image, delta, now)

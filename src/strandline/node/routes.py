@@ -51,6 +51,10 @@ class Routes:
             ApiKey.SASL_AUTHENTICATE: self._sasl,
             ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: self._scram_users,
             ApiKey.ALTER_USER_SCRAM_CREDENTIALS: self._scram_users,
+            ApiKey.CREATE_DELEGATION_TOKEN: self._delegation_tokens,
+            ApiKey.RENEW_DELEGATION_TOKEN: self._delegation_tokens,
+            ApiKey.EXPIRE_DELEGATION_TOKEN: self._delegation_tokens,
+            ApiKey.DESCRIBE_DELEGATION_TOKEN: self._delegation_tokens,
             ApiKey.CREATE_TOPICS: self._topics,
             ApiKey.DELETE_TOPICS: self._topics,
             ApiKey.CREATE_PARTITIONS: self._topics,
@@ -216,6 +220,24 @@ class Routes:
         return {
             ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: handler.describe,
             ApiKey.ALTER_USER_SCRAM_CREDENTIALS: handler.alter,
+        }
+
+    def _delegation_tokens(self) -> Mapping[int, Handler]:
+        from strandline.node.handlers.delegation_tokens import DelegationTokensHandler
+
+        node = self._node
+        handler = DelegationTokensHandler(
+            node.authentication.delegation_tokens,
+            node.metadata,
+            node.controller,
+            node.settings,
+            self._random,
+        )
+        return {
+            ApiKey.CREATE_DELEGATION_TOKEN: handler.create,
+            ApiKey.RENEW_DELEGATION_TOKEN: handler.renew,
+            ApiKey.EXPIRE_DELEGATION_TOKEN: handler.expire,
+            ApiKey.DESCRIBE_DELEGATION_TOKEN: handler.describe,
         }
 
     def _topics(self) -> Mapping[int, Handler]:

@@ -40,6 +40,10 @@ _MECHANISMS: Final[tuple[Mechanism, ...]] = get_args(Mechanism)
 _VERSIONS: Final[tuple[TlsVersion, ...]] = get_args(TlsVersion)
 _STORE_TYPES: Final = ("PEM", "PKCS12", "JKS")
 
+_TOKENAUTH: Final = "sasl.tokenauth"
+"""With a name and a password: they are those of a delegation token. Our own; in Kafka it is an
+option in `sasl.jaas.config`."""
+
 _TLS: Final = (
     "ssl.truststore.location",
     "ssl.truststore.certificates",
@@ -67,6 +71,7 @@ _SASL: Final = (
     jaas.NAME,
     "sasl.username",
     "sasl.password",
+    _TOKENAUTH,
     "sasl.oauthbearer.token",
     "sasl.oauthbearer.token.endpoint.url",
     "sasl.oauthbearer.client.credentials.client.id",
@@ -253,8 +258,18 @@ def _sasl(given: _Given) -> Sasl:
         mechanism=mechanism,
         username=username,
         password=password,
-        is_delegation_token=options.get("tokenauth", "false").lower() == "true",
+        is_delegation_token=_is_token(given, options, mechanism),
     )
+
+
+def _is_token(given: _Given, options: Mapping[str, str], mechanism: Mechanism) -> bool:
+    said = options.get("tokenauth") or str(given.get(_TOKENAUTH, "false"))
+    if said.lower() not in ("true", "false"):
+        raise InvalidSetting(_TOKENAUTH, f"{_TOKENAUTH} takes true and false, not '{said}'.")
+    is_token = said.lower() == "true"
+    if is_token and not mechanism.startswith("SCRAM"):
+        raise InvalidSetting(_TOKENAUTH, f"{_TOKENAUTH} is for SCRAM; {mechanism} has no tokens.")
+    return is_token
 
 
 def _login_options(given: _Given, mechanism: Mechanism) -> Mapping[str, str]:

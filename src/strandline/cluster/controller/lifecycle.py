@@ -16,6 +16,7 @@ from strandline.cluster.image import ClusterImage
 from strandline.cluster.store import Check, Create, Delete, Operation, SessionId, SetData
 from strandline.cluster.znodes import (
     ACL_SKELETON,
+    TOKEN_SKELETON,
     BrokerNode,
     ClusterIdNode,
     ControllerEpochNode,
@@ -47,6 +48,7 @@ SKELETON: Final = (
     "/config/users",
     "/isr_change_notification",
     *ACL_SKELETON,
+    *TOKEN_SKELETON,
     "/log_dir_event_notification",
     ProducerIdBlockNode.path,
     "/strandline",

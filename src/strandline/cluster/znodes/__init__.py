@@ -31,6 +31,7 @@ from strandline.cluster.znodes.singles import (
     ProducerIdBlockNode,
     adoption_path,
 )
+from strandline.cluster.znodes.tokens import TOKEN_SKELETON, TokenNode, token_path
 from strandline.cluster.znodes.topics import (
     PartitionStateNode,
     TopicNode,
@@ -45,6 +46,7 @@ __all__ = [
     "ACL_SKELETON",
     "CLUSTER_DEFAULT",
     "NO_PREVIOUS_EPOCH",
+    "TOKEN_SKELETON",
     "AclNode",
     "BrokerNode",
     "ClusterIdNode",
@@ -59,6 +61,7 @@ __all__ = [
     "ProducerIdBlockNode",
     "RegistrationNode",
     "ResourceKind",
+    "TokenNode",
     "TopicNode",
     "FormatNode",
     "acl_path",
@@ -69,5 +72,6 @@ __all__ = [
     "registration_path",
     "resource_of",
     "state_path",
+    "token_path",
     "topic_path",
 ]

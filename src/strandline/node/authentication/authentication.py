@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from strandline.cluster.scram_credentials import ScramCredential, ScramMechanism
 from strandline.cluster.znodes import ConfigResource, ResourceKind
 from strandline.errors import InvalidSetting, InvariantViolated
+from strandline.node.authentication.delegation_tokens import DelegationTokens
 from strandline.node.connection import Connection
 from strandline.node.metadata import Metadata
 from strandline.node.outbox import Outbox
@@ -51,15 +52,19 @@ class Authentication:
         self._metadata = metadata
         self._settings = settings
         self._listeners: dict[str, SaslListener] = {}
+        self.delegation_tokens = DelegationTokens(metadata)
 
     def load(self, random: Random, tokens: Tokens) -> None:
         """Read what settings say. Raises `InvalidSetting`."""
         config = self._settings.broker
+        self.delegation_tokens.load(config)
         if any(each.has_sasl for each in config.listeners):
             # Few brokers have such listeners; the others start without these imports.
             from strandline.node.authentication.sasl_listeners import sasl_listeners
 
-            self._listeners = sasl_listeners(config, self._credential, tokens, random)
+            self._listeners = sasl_listeners(
+                config, self._credential, self.delegation_tokens.credential, tokens, random
+            )
 
     def login(self, random: Random) -> PeerLogin | None:
         """How this broker authenticates with others. Raises `InvalidSetting`."""

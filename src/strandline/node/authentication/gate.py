@@ -230,6 +230,7 @@ class Gate:
         connection, authentication = self._connection, self._authentication
         authentication.count(connection.listener, self._mechanism, failed=False)
         connection.principal = Principal(USER, answer.name)
+        connection.has_shown_token = answer.is_token
         self.is_shut = False
         connection.fast_path = None
         connection.in_flight_max = authentication.in_flight_max

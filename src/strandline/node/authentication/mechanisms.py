@@ -30,6 +30,8 @@ class Authenticated:
     data: bytes = b""
     expires_ms: int | None = None
     """Wall-clock time at which what the client has shown ends."""
+    is_token: bool = False
+    """What it has shown is a delegation token."""
 
 
 class Exchange(Protocol):

@@ -24,7 +24,7 @@ from strandline.config.broker import BrokerConfig
 from strandline.config.listener_settings import ListenerSettings
 from strandline.errors import InvalidSetting
 from strandline.node.authentication.mechanisms import Mechanism, Plain
-from strandline.node.authentication.scram_server import Lookup, Scram
+from strandline.node.authentication.scram_server import Lookup, Scram, TokenLookup
 from strandline.node.authentication.tokens import OauthBearer, TokenChecker
 
 SERVED: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
@@ -67,12 +67,16 @@ class SaslListener:
 
 
 def sasl_listeners(
-    config: BrokerConfig, lookup: Lookup, tokens: Tokens, random: Random
+    config: BrokerConfig,
+    lookup: Lookup,
+    delegated: TokenLookup,
+    tokens: Tokens,
+    random: Random,
 ) -> dict[str, SaslListener]:
     """Listeners that have SASL, by their names. Raises `InvalidSetting`."""
     return {
         each.name: _listener(
-            ListenerSettings(config.layers.static, each.name), lookup, tokens, random
+            ListenerSettings(config.layers.static, each.name), lookup, delegated, tokens, random
         )
         for each in config.listeners
         if each.has_sasl
@@ -80,7 +84,11 @@ def sasl_listeners(
 
 
 def _listener(
-    settings: ListenerSettings, lookup: Lookup, tokens: Tokens, random: Random
+    settings: ListenerSettings,
+    lookup: Lookup,
+    delegated: TokenLookup,
+    tokens: Tokens,
+    random: Random,
 ) -> SaslListener:
     mechanisms: dict[str, Mechanism] = {}
     for name in enabled_mechanisms(settings):
@@ -91,7 +99,7 @@ def _listener(
             case "OAUTHBEARER":
                 mechanisms[name] = OauthBearer(tokens(settings))
             case _:
-                mechanisms[name] = Scram(MECHANISMS[name], lookup, random)
+                mechanisms[name] = Scram(MECHANISMS[name], lookup, delegated, random)
     return SaslListener(
         mechanisms=mechanisms,
         reauthentication_ms={

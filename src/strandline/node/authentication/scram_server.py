@@ -1,12 +1,14 @@
 """SCRAM on the side of the broker (RFC 5802, RFC 7677; KIP-84).
 
-    client-first    n,[a=NAME],n=NAME,r=NONCE[,EXTENSIONS]
+    client-first    n,[a=NAME],n=NAME,r=NONCE[,tokenauth=true]
     server-first    r=NONCE + MORE,s=SALT,i=ITERATIONS
     client-final    c=HEADER,r=NONCE + MORE,p=PROOF
     server-final    v=SIGNATURE
 
 A user that there is not gets a salt, always the same one, and fails with the proof like one whose
-password is wrong: names cannot be tried out. This file knows messages, no store and no connection.
+password is wrong: names cannot be tried out. With `tokenauth` the name is the id of a delegation
+token (KIP-48), and its owner is who authenticates. This file knows messages, no store and no
+connection.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from random import Random
 from typing import Final
 
 from strandline.cluster.scram_credentials import ITERATIONS_MIN, ScramCredential, ScramMechanism
+from strandline.node.authentication.delegation_tokens import TokenCredential
 from strandline.node.authentication.mechanisms import (
     Authenticated,
     Exchange,
@@ -38,14 +41,20 @@ _FINAL: Final = re.compile(r"(c=([A-Za-z0-9+/=]+),r=([!-+\--~]+)),p=([A-Za-z0-9+
 
 Lookup = Callable[[str, ScramMechanism], ScramCredential | None]
 """The credential of a user, or None."""
+TokenLookup = Callable[[str, ScramMechanism, Instant], TokenCredential | None]
+"""That of a delegation token, or None: there is none, or it has expired."""
+_DELEGATED: Final = "tokenauth=true"
 
 
 class Scram:
     """One of the mechanisms, for all users."""
 
-    def __init__(self, mechanism: ScramMechanism, lookup: Lookup, random: Random) -> None:
+    def __init__(
+        self, mechanism: ScramMechanism, lookup: Lookup, tokens: TokenLookup, random: Random
+    ) -> None:
         self.mechanism = mechanism
         self.lookup = lookup
+        self.tokens = tokens
         self.random = random
         self._decoy = random.getrandbits(256).to_bytes(32, "big")
 
@@ -65,6 +74,7 @@ class _Exchange:
     def __init__(self, scram: Scram) -> None:
         self._scram = scram
         self._name = ""
+        self._token: TokenCredential | None = None
         self._credential: ScramCredential | None = None
         self._is_known = False
         self._header = ""
@@ -73,22 +83,19 @@ class _Exchange:
         """The messages so far, as they get signed."""
 
     def answer(self, message: bytes, now: Instant) -> bytes | Authenticated:
-        del now
         try:
             text = message.decode() if len(message) <= _MESSAGE_BYTES_MAX else ""
         except UnicodeDecodeError:
             text = ""
         if self._credential is None:
-            return self._first(text)
+            return self._first(text, now)
         return self._final(text, self._credential)
 
-    def _first(self, text: str) -> bytes:
+    def _first(self, text: str, now: Instant) -> bytes:
         match = _FIRST.fullmatch(text)
         if match is None:
             raise Refused("Invalid SASL/SCRAM client first message format")
         header, bare, name, nonce, extensions = match.groups()
-        if extensions is not None and "tokenauth=true" in extensions:
-            raise Refused("Delegation tokens are not served")
         self._name = _unescaped(name)
         authorization = header[4:-1] if header.startswith("n,a=") else ""
         if authorization and _unescaped(authorization) != self._name:
@@ -97,7 +104,11 @@ class _Exchange:
                 "from username"
             )
         scram = self._scram
-        found = scram.lookup(self._name, scram.mechanism)
+        if _DELEGATED in (extensions or "").lower().split(","):
+            self._token = scram.tokens(self._name, scram.mechanism, now)
+            found = None if self._token is None else self._token.credential
+        else:
+            found = scram.lookup(self._name, scram.mechanism)
         self._is_known = found is not None
         self._credential = credential = found or scram.decoy(self._name)
         own = scram.random.getrandbits(_NONCE_BITS).to_bytes(_NONCE_BITS // 8, "big")
@@ -135,7 +146,10 @@ class _Exchange:
             raise invalid_credentials(self._scram.mechanism.sasl_name)
         server_signature = hmac.digest(credential.server_key, signed, hash_name)
         data = b"v=" + base64.b64encode(server_signature)
-        return Authenticated(self._name, data)
+        token = self._token
+        if token is None:
+            return Authenticated(self._name, data)
+        return Authenticated(token.owner, data, token.expires_ms, is_token=True)
 
 
 def _unescaped(name: str) -> str:

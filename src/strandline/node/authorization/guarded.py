@@ -6,7 +6,15 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from strandline.node.authorization import cluster, groups, metadata, records, topics, transactions
+from strandline.node.authorization import (
+    cluster,
+    groups,
+    metadata,
+    records,
+    tokens,
+    topics,
+    transactions,
+)
 from strandline.node.authorization.authority import Authority
 from strandline.node.authorization.rule import Rule
 from strandline.node.request import Handler, Request
@@ -20,6 +28,7 @@ RULES: Final[Mapping[ApiKey, Rule]] = MappingProxyType(
         **topics.RULES,
         **groups.RULES,
         **transactions.RULES,
+        **tokens.RULES,
         **cluster.RULES,
     }
 )
