@@ -31,6 +31,7 @@ from strandline.protocol.messages import init_producer_id as ids
 from strandline.types import ANONYMOUS, USER, Principal
 from tests.node.authorized_requests import CASES, NAMES, TOKEN_ID, Case
 from tests.node.world import World
+from tests.sim.mutants.authorizing import check_left_out
 
 ROOT, ALICE = Principal(USER, "root"), Principal(USER, "alice")
 REFUSALS = frozenset(each for each in ErrorCode if each.name.endswith("AUTHORIZATION_FAILED"))
@@ -53,13 +54,10 @@ class Secured:
             for name in ("orders", "payments")
         ]
         self.ask_root(creating.CreateTopicsRequest(topics=topics))
+        self.topic_id: UUID = world.node.metadata.image.topics["orders"].topic_id
         for case in CASES:
             if case.api is ApiKey.FIND_COORDINATOR:
                 self.ask_root(case.make(UUID(int=0)), case.version)
-
-    @property
-    def topic_id(self) -> UUID:
-        return self.world.node.metadata.image.topics["orders"].topic_id
 
     def ask_root(self, message: Any, version: int | None = None) -> Any:
         key = key_of(message)
@@ -91,6 +89,9 @@ class Secured:
         client.connection.client_host = "127.0.0.1"
         client.connection.protocol = "SASL_SSL"  # requests about tokens are not taken by others
         answer = client.ask(case.make(self.topic_id), case.version)
+        if case.api is ApiKey.CREATE_TOPICS:
+            for topic in answer.topics:
+                topic.topic_id = UUID(int=0)  # a new one each time: no two answers were alike
         client.close()
         return answer
 
@@ -123,10 +124,7 @@ def secured() -> Iterator[Secured]:
 
 def test_there_is_a_case_for_every_need_of_every_served_api(secured: Secured) -> None:
     assert set(secured.world.node.routes.served) <= {*RULES}
-    needed = {
-        (key, need.operation, need.resource) for key, rule in RULES.items() for need in rule.needs
-    }
-    assert needed <= {(case.api, *case.permission) for case in CASES}
+    assert set(NEEDS) <= {(case.api, *case.permission) for case in CASES}
 
 
 def answer_of(case: Case) -> ErrorCode | None:
@@ -141,6 +139,35 @@ def answer_of(case: Case) -> ErrorCode | None:
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_exactly_that_permission_decides(secured: Secured, case: Case) -> None:
+    check(secured, case)
+
+
+NEEDS = sorted(
+    {(key, need.operation, need.resource) for key, rule in RULES.items() for need in rule.needs}
+)
+
+
+@pytest.mark.parametrize(
+    ("api", "operation", "kind"),
+    NEEDS,
+    ids=[f"{api.name} {operation.word} {kind.word}" for api, operation, kind in NEEDS],
+)
+def test_a_check_that_is_left_out_is_missed(
+    api: ApiKey, operation: Operation, kind: ResourceType
+) -> None:
+    for case in CASES:
+        if (case.api, *case.permission) == (api, operation, kind):
+            secured = Secured()
+            with check_left_out(api, operation, kind)():
+                try:
+                    check(secured, case)
+                except AssertionError:
+                    return
+    pytest.fail("Nothing has missed it.")
+
+
+def check(secured: Secured, case: Case) -> None:
+    """Ask as anonymous, as a user without, and with the permission."""
     expected = answer_of(case)
     given = [(operation, kind, case_name(case, kind)) for operation, kind in case.given]
     prepare(secured, case)

@@ -1,13 +1,19 @@
-"""Rules of permissions: what is asked before a request is served."""
+"""Rules of permissions: what is asked before a request is served.
+
+Those of the table are what a run notices. `check_left_out` is the rest: one question of one API,
+each of which `tests.node.test_authorization` misses.
+"""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
+from strandline.authorization.acls import Operation, ResourceType
 from strandline.node.authorization import guarded
 from strandline.node.authorization.authority import Access
 from strandline.node.waiting_fetch import WaitingFetch
-from tests.sim.mutants.mutant import Mutant, patch, yes
+from strandline.protocol.apis import ApiKey
+from tests.sim.mutants.mutant import Mutant, SwitchOn, patch, yes
 
 
 def _unguarded(_: int, handler: Any, __: Any) -> Any:
@@ -17,6 +23,28 @@ def _unguarded(_: int, handler: Any, __: Any) -> Any:
 def _reads_all(self: WaitingFetch, _: Any, __: Any) -> bool:
     del self
     return True
+
+
+def check_left_out(api: ApiKey, operation: Operation, kind: ResourceType) -> SwitchOn:
+    """Allow everyone who asks that API this operation on all resources of the type."""
+    may, may_any, operations = Access.may, Access.may_any, Access.operations
+
+    def is_left_out(access: Access, asked: Operation, of: ResourceType) -> bool:
+        return (access._request.api_key, asked, of) == (api, operation, kind)
+
+    def asks(
+        self: Access, asked: Operation, of: ResourceType, name: str, *, is_noted: bool = True
+    ) -> bool:
+        return is_left_out(self, asked, of) or may(self, asked, of, name, is_noted=is_noted)
+
+    def asks_any(self: Access, asked: Operation, of: ResourceType) -> bool:
+        return is_left_out(self, asked, of) or may_any(self, asked, of)
+
+    def tells(self: Access, of: ResourceType, name: str) -> int:
+        told = operations(self, of, name)
+        return told | 1 << operation if is_left_out(self, operation, of) else told
+
+    return patch(Access, may=asks, may_any=asks_any, operations=tells)
 
 
 AUTHORIZING: Final = (
