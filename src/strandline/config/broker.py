@@ -205,11 +205,6 @@ class BrokerConfig:
     def offsets_retention_ms(self) -> int:
         return self.offsets_retention_minutes * 60_000
 
-    def protocol_of(self, listener: str) -> str:
-        """The security protocol of the listener of that name."""
-        found = (each.security_protocol for each in self.listeners if each.name == listener)
-        return next(found, "PLAINTEXT")
-
     def offsets_topic_replicas(self, broker_count: int) -> int:
         """The replication factor for `__consumer_offsets` in a cluster of this many brokers.
 

@@ -261,7 +261,6 @@ class Node:
         connection = Connection(
             next(self._connection_ids), client_host, listener, in_flight_max, principal
         )
-        connection.protocol = self.settings.broker.protocol_of(listener)
         connection.frame_bytes_max = self.settings.broker.socket_request_max_bytes
         self.authentication.opened(connection, now)
         self.connections.add(connection)

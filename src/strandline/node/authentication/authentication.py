@@ -52,12 +52,15 @@ class Authentication:
         self._metadata = metadata
         self._settings = settings
         self._listeners: dict[str, SaslListener] = {}
+        self._protocols: dict[str, str] = {}
+        """Of the listeners as they were opened."""
         self.delegation_tokens = DelegationTokens(metadata)
 
     def load(self, random: Random, tokens: Tokens) -> None:
         """Read what settings say. Raises `InvalidSetting`."""
         config = self._settings.broker
         self.delegation_tokens.load(config)
+        self._protocols = {each.name: each.security_protocol for each in config.listeners}
         if any(each.has_sasl for each in config.listeners):
             # Few brokers have such listeners; the others start without these imports.
             from strandline.node.authentication.sasl_listeners import sasl_listeners
@@ -79,6 +82,7 @@ class Authentication:
 
     def opened(self, connection: Connection, now: Instant | None) -> None:
         """A client has come: it may have to authenticate before anything else."""
+        connection.protocol = self._protocols.get(connection.listener, connection.protocol)
         listener = self._listeners.get(connection.listener)
         if listener is None:
             return
