@@ -40,6 +40,12 @@ def test_the_number_and_rate_of_connections_are_limited(tmp_path: Path) -> None:
         with Wire(broker.port) as late:
             late.send((MetadataRequest(topics=None), 9))
             assert not _is_answered(late, known)
+            _configure(known, {"listener.name.plaintext.max.connections": "9"})
+            assert late.receive().brokers, "the listener takes more now"
+        _configure(known, {"listener.name.plaintext.max.connections": "3"})
+        with Wire(broker.port) as late:
+            late.send((MetadataRequest(topics=None), 9))
+            assert not _is_answered(late, known)
             _configure(known, {"max.connections": "2"})
             others.pop().close()
             assert not _is_answered(late, known), "two are as many as may be now"

@@ -20,8 +20,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from strandline.broker import handshakes
-from strandline.errors import InvalidSetting
+from strandline.errors import ErrorCode, InvalidSetting
 from strandline.node.authentication.der import expires_ms
+from strandline.protocol.messages import incremental_alter_configs as configs
 from strandline.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from strandline.protocol.messages.metadata import MetadataRequest
 from tests.broker.harness import PATIENCE_S, LocalBroker, Wire
@@ -204,6 +205,43 @@ def test_a_changed_certificate_is_shown_without_a_restart(
         assert (told.listener, "CN=reloaded2" in told.subject) == ("SSL", True)
         expires = x509.load_pem_x509_certificate(second.chain_pem.encode()).not_valid_after_utc
         assert told.expires_wall_ms == expires.timestamp() * 1000
+
+
+def test_other_certificates_are_shown_when_a_setting_names_them(
+    tmp_path: Path, authority: Authority, certificate: Certificate
+) -> None:
+    other = authority.issue("other", "127.0.0.1")
+    name = "listener.name.ssl.ssl.keystore.location"
+
+    def shown(broker: LocalBroker) -> bytes:
+        with TlsWire(port_of(broker, "SSL"), context_of(authority)) as wire:
+            assert isinstance(wire.socket, ssl.SSLSocket)
+            return wire.socket.getpeercert(binary_form=True) or b""
+
+    def change(broker: LocalBroker, value: str) -> tuple[int, str | None]:
+        config = configs.AlterableConfig(name=name, config_operation=0, value=value)
+        resource = configs.AlterConfigsResource(
+            resource_type=4, resource_name="1", configs=[config]
+        )
+        with Wire(port_of(broker, "PLAINTEXT")) as wire:
+            request = configs.IncrementalAlterConfigsRequest(resources=[resource])
+            (answer,) = wire.ask(request, 1).responses
+            return answer.error_code, answer.error_message
+
+    first, second = (ssl.PEM_cert_to_DER_cert(each.chain_pem) for each in (certificate, other))
+    wrong = tmp_path / "wrong.pem"
+    wrong.write_text("no certificate")
+    with LocalBroker(tmp_path / "data", *secured(certificate)) as broker:
+        assert shown(broker) == first
+        code, sentence = change(broker, str(wrong))
+        assert (code, name in (sentence or "")) == (ErrorCode.INVALID_REQUEST, True)
+        code, sentence = change(broker, str(tmp_path / "missing.pem"))
+        assert (code, "missing.pem" in (sentence or "")) == (ErrorCode.INVALID_REQUEST, True)
+        assert shown(broker) == first
+        assert change(broker, str(other.both())) == (0, None)
+        assert shown(broker) == second
+    with LocalBroker(tmp_path / "data", *secured(certificate)) as broker:
+        assert shown(broker) == second, "it is kept"
 
 
 def test_dates_of_certificates() -> None:

@@ -13,12 +13,14 @@ from strandline.config.alter import (
     replace_topic,
 )
 from strandline.config.broker import BrokerConfig
+from strandline.config.describe import describe_broker
 from strandline.config.load import apply_dynamic, load_broker_config
-from strandline.errors import ErrorCode, ProtocolError
+from strandline.errors import ErrorCode, InvalidSetting, ProtocolError
 
 SET, DELETE, APPEND, SUBTRACT = Operation
 
 BROKER = BrokerConfig()
+PLAIN = "listener.name.plaintext"
 
 
 def topic(overrides: dict[str, str], *alterations: tuple[str, int, str | None]) -> dict[str, str]:
@@ -94,6 +96,32 @@ def test_the_older_request_replaces_everything() -> None:
         replace_topic([("retention.ms", "1"), ("retention.ms", "1")], BROKER)
 
 
+def test_settings_of_listeners() -> None:
+    wanted = {
+        f"{PLAIN}.max.connections": "5",
+        f"{PLAIN}.ssl.keystore.location": "a.pem",
+        f"{PLAIN}.ssl.key.password": "file:a.password",
+    }
+    alterations = [Alteration(name, SET, value) for name, value in wanted.items()]
+    checked = []
+    altered = alter_broker({}, alterations, BROKER, one_broker=True, check=checked.append)
+    assert altered == wanted
+    assert [each.layers.per_broker for each in checked] == [wanted]
+
+    def refuse(config: BrokerConfig) -> None:
+        raise InvalidSetting("a.pem", f"{config.layers.per_broker[alterations[1].name]} is none.")
+
+    with pytest.raises(ProtocolError, match=r"a\.pem is none"):
+        alter_broker({}, alterations, BROKER, one_broker=True, check=refuse)
+    stored = apply_dynamic(BROKER, cluster_wide=wanted, per_broker=wanted | {f"{PLAIN}.x": "y"})
+    assert stored.config.layers.per_broker == wanted | {f"{PLAIN}.x": "y"}
+    assert dict(stored.config.layers.cluster_wide) == {f"{PLAIN}.max.connections": "5"}
+    described = {each.name: each for each in describe_broker(stored.config)}
+    shown = described[f"{PLAIN}.ssl.keystore.location"]
+    assert (shown.value, shown.read_only, shown.is_sensitive) == ("a.pem", False, False)
+    assert described[f"{PLAIN}.ssl.key.password"].value is None
+
+
 @pytest.mark.parametrize("one_broker", [True, False])
 def test_broker_settings(one_broker: bool) -> None:
     setting = [Alteration("log.segment.bytes", SET, "1048576")]
@@ -110,7 +138,23 @@ def test_broker_settings(one_broker: bool) -> None:
         ("listeners", "PLAINTEXT://:1", True, ErrorCode.INVALID_REQUEST, "these configs dynamica"),
         ("cordoned.log.dirs", "*", False, ErrorCode.INVALID_REQUEST, "broker id must be specified"),
         ("ssl.key.password", "x", True, ErrorCode.INVALID_REQUEST, "only per-listener using the"),
-        ("listener.name.x.max.connections", "1", True, ErrorCode.INVALID_REQUEST, "cannot change"),
+        (
+            "listener.name.x.max.connections",
+            "1",
+            True,
+            ErrorCode.INVALID_REQUEST,
+            "no listener 'x'",
+        ),
+        (f"{PLAIN}.max.connections", "-1", True, ErrorCode.INVALID_REQUEST, "at least 0"),
+        (f"{PLAIN}.sasl.enabled.mechanisms", "A", True, ErrorCode.INVALID_REQUEST, "cannot change"),
+        (f"{PLAIN}.ssl.keystore.type", "PEM", False, ErrorCode.INVALID_REQUEST, "id must be spec"),
+        (
+            f"{PLAIN}.ssl.key.password",
+            "x",
+            True,
+            ErrorCode.INVALID_REQUEST,
+            "env:NAME or file:PATH",
+        ),
         ("min.insync.replicas", "1", True, ErrorCode.INVALID_CONFIG, "for all brokers"),
         ("max.connections", "-1", True, ErrorCode.INVALID_REQUEST, "must be at least 0"),
         ("max.connections.per.ip", "0", False, ErrorCode.INVALID_REQUEST, "nobody could connect"),

@@ -31,15 +31,21 @@ class ConnectionLimits:
     """Counts, and the settings that they are held to; these may change at any time."""
 
     def __init__(self, settings: Settings, quotas: ClientQuotas, listeners: Iterable[str]) -> None:
-        static = settings.broker.layers.static
         self._settings = settings
         self._quotas = quotas
-        self._own = {name: _own_limits(ListenerSettings(static, name)) for name in listeners}
+        self._names = tuple(listeners)
+        self._own: dict[str, _OfListener] = {}
+        self.follow()
         self._count = 0
         self._listeners: Counter[str] = Counter()
         self._addresses: Counter[str] = Counter()
         self._rates: dict[str | None, Rate] = {}
         """How fast they came, by listener, and of all (None)."""
+
+    def follow(self) -> None:
+        """Settings may have changed."""
+        broker = self._settings.broker
+        self._own = {name: _own_limits(ListenerSettings.now(broker, name)) for name in self._names}
 
     def is_spared(self, listener: str) -> bool:
         """Whether the limits of the broker as a whole do not stop clients of that listener."""

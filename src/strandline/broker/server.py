@@ -89,6 +89,8 @@ class Server:
         self._loop = asyncio.get_running_loop()
         self._transports: dict[ConnectionId, Transport[Connection]] = {}
         self._handshakes = Handshakes()
+        self._tls = tls
+        self._followed = node.settings.broker
         self._admission = Admission(
             tls.listeners, self._handshakes, tls.timeout_s, self._admit, self._left
         )
@@ -138,6 +140,7 @@ class Server:
         """Let the node work, and speak with other brokers, from now on."""
         self.handles.attach()
         self._is_attached = True
+        self._follow_settings()
         self._schedule_turn()
 
     def accept(self) -> None:
@@ -230,8 +233,20 @@ class Server:
         The store has written the change: that the node fails to follow it must not keep it from
         other listeners.
         """
-        self.tell(partial(self._node.metadata_changed, changes))
+        self.tell(partial(self._metadata_changed, changes))
         self._acceptor.look_again()
+
+    def _metadata_changed(self, changes: Changes, now: Instant) -> None:
+        self._node.metadata_changed(changes, now)
+        self._follow_settings()
+
+    def _follow_settings(self) -> None:
+        """What changes at run time of listeners is followed here."""
+        config = self._node.settings.broker
+        if config is not self._followed:
+            self._followed = config
+            self._tls.follow(config)
+            self._limits.follow()
 
     # -- connections -------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -49,6 +49,25 @@ class ServerTls:
             else None,
             timeout_s=config.strandline_authentication_timeout_ms / 1000,
         )
+
+    def check(self, config: BrokerConfig) -> None:
+        """Raise `InvalidSetting` for settings that cannot be used."""
+        for certificates, settings in self._with_settings(config):
+            certificates.check(settings)
+
+    def follow(self, config: BrokerConfig) -> None:
+        """Settings have changed: connections that come from now on go by them."""
+        for certificates, settings in self._with_settings(config):
+            certificates.follow(settings)
+
+    def _with_settings(
+        self, config: BrokerConfig
+    ) -> Iterator[tuple[Certificates, ListenerSettings]]:
+        for name, listener in self.listeners.items():
+            yield listener.certificates, ListenerSettings.now(config, name)
+        if self.links is not None:
+            between = config.inter_broker_listener.name
+            yield self.links, ListenerSettings.now(config, between)
 
     def own_certificates(self) -> list[Certificate]:
         """What the listeners show, by their names."""

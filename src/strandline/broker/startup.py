@@ -149,6 +149,7 @@ class _Start:
         self._node = node
         node.parts.handle_use = lambda: self._handles.use
         node.parts.certificates = tls.own_certificates
+        node.parts.check_listeners = tls.check
         node.quotas.stopwatch = time.monotonic_ns
         server = self._server = Server(
             node,

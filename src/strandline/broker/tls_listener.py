@@ -19,6 +19,7 @@ from strandline.client.security.secret import Secret
 from strandline.client.security.settings import Store, Tls, TlsVersion
 from strandline.client.security.stores import VERSIONS, identify, own_certificate, trust
 from strandline.client.security.tls import context_of
+from strandline.config.listener_changes import CERTIFICATES
 from strandline.config.listener_settings import ListenerSettings
 from strandline.errors import InvalidSetting
 from strandline.node.authentication.der import expires_ms
@@ -64,6 +65,29 @@ class Certificates:
         """What is known of one's own certificate; None if there is none."""
         self._look_at_files()
         return self._own
+
+    def check(self, settings: ListenerSettings) -> None:
+        """Raise `InvalidSetting` for other settings that cannot be used."""
+        if _given(settings) != _given(self._settings):
+            self._make(settings)
+            own_facts(settings)
+
+    def follow(self, settings: ListenerSettings) -> None:
+        """Go by these settings from now on, or, if they cannot be used, by the former ones."""
+        if _given(settings) == _given(self._settings):
+            return
+        try:
+            context, own = self._make(settings), own_facts(settings)
+        except InvalidSetting as error:
+            log.error(
+                "The certificates of the listener %s cannot be used; the former ones stay: %s",
+                settings.listener,
+                error,
+            )
+            return
+        self._settings, self._context, self._own = settings, context, own
+        self._stamp = self._stamp_now()
+        log.info("The listener %s has other certificates", settings.listener)
 
     def _look_at_files(self) -> None:
         now_s = time.monotonic()
@@ -239,6 +263,10 @@ def _store(
         pem=pem,
         password=_secret(settings, password),
     )
+
+
+def _given(settings: ListenerSettings) -> tuple[object, ...]:
+    return tuple(settings.value(each) for each in sorted(CERTIFICATES))
 
 
 def _secret(settings: ListenerSettings, name: str) -> Secret | None:

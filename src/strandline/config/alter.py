@@ -8,7 +8,7 @@ no sense or a broker setting that cannot change, INVALID_CONFIG for the rest. St
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import Final, NamedTuple
 
@@ -16,6 +16,7 @@ from strandline.config.broker import BrokerConfig, SettingLayers
 from strandline.config.definition import BROKER_SETTINGS, GROUP_SETTINGS, TOPIC_SETTINGS
 from strandline.config.describe import RESTART_ONLY
 from strandline.config.group import check_group
+from strandline.config.listener_changes import PREFIX, check_change, is_for_one_broker
 from strandline.config.load import (
     NOT_FOR_ONE_BROKER,
     is_usable,
@@ -28,6 +29,14 @@ from strandline.errors import ErrorCode, InvalidSetting, ProtocolError
 
 _LONGEST_VALUE: Final = 32_767
 """Kafka stores no longer value: its records count characters in 16 bits."""
+
+
+BrokerCheck = Callable[[BrokerConfig], None]
+"""Whether this broker can do with its settings as they would be: raises `InvalidSetting`."""
+
+
+def always(config: BrokerConfig) -> None:
+    """The check of a broker that has nothing to look at."""
 
 
 class Operation(IntEnum):
@@ -89,6 +98,7 @@ def alter_broker(
     broker: BrokerConfig,
     *,
     one_broker: bool,
+    check: BrokerCheck = always,
 ) -> dict[str, str]:
     """The dynamic settings of one broker or of all after an incremental alteration."""
     if one_broker:
@@ -96,16 +106,20 @@ def alter_broker(
         stored = {name: stored[name] for name in stored if name not in NOT_FOR_ONE_BROKER}
     altered = _altered(stored, alterations, BROKER_SETTINGS)
     touched = {each.name for each in alterations}
-    _check_broker(altered, broker, touched, one_broker=one_broker)
+    _check_broker(altered, broker, touched, check, one_broker=one_broker)
     return altered
 
 
 def replace_broker(
-    settings: Iterable[tuple[str, str | None]], broker: BrokerConfig, *, one_broker: bool
+    settings: Iterable[tuple[str, str | None]],
+    broker: BrokerConfig,
+    *,
+    one_broker: bool,
+    check: BrokerCheck = always,
 ) -> dict[str, str]:
     """The dynamic settings of one broker or of all after the older AlterConfigs."""
     replaced = _replaced(settings)
-    _check_broker(replaced, broker, replaced, one_broker=one_broker)
+    _check_broker(replaced, broker, replaced, check, one_broker=one_broker)
     return replaced
 
 
@@ -209,7 +223,12 @@ def _check_group(overrides: Mapping[str, str], broker: BrokerConfig) -> None:
 
 
 def _check_broker(
-    stored: Mapping[str, str], broker: BrokerConfig, touched: Collection[str], *, one_broker: bool
+    stored: Mapping[str, str],
+    broker: BrokerConfig,
+    touched: Collection[str],
+    check: BrokerCheck,
+    *,
+    one_broker: bool,
 ) -> None:
     """Raise INVALID_REQUEST unless these can be the dynamic settings of one broker or of all.
 
@@ -217,10 +236,11 @@ def _check_broker(
     stored before and is not `touched`, brokers leave out what they cannot use; so does this check.
     """
     _check_changeable([name for name in stored if name in touched], one_broker=one_broker)
+    _check_listeners({name: stored[name] for name in stored if name in touched}, broker)
     known = {
         name: text
         for name, text in stored.items()
-        if name in BROKER_SETTINGS
+        if (name in BROKER_SETTINGS or name.startswith(PREFIX))
         and (name in touched or is_usable(name, text, one_broker=one_broker))
     }
     own = {} if one_broker else broker.layers.per_broker
@@ -232,7 +252,7 @@ def _check_broker(
             per_broker=known if one_broker else per_broker,
         )
         try:
-            make_broker_config(layers)
+            check(make_broker_config(layers).config)
         except InvalidSetting as invalid:
             raise ProtocolError(ErrorCode.INVALID_REQUEST, str(invalid)) from invalid
 
@@ -241,11 +261,6 @@ def _check_changeable(names: Sequence[str], *, one_broker: bool) -> None:
     """Raise INVALID_REQUEST for what cannot change at run time, in Kafka's words: tools compare
     them."""
     for name in names:
-        if name.startswith("listener.name."):
-            raise ProtocolError(
-                ErrorCode.INVALID_REQUEST,
-                f"{name} cannot change at run time: settings of listeners change at a restart.",
-            )
         if one_broker and name in NOT_FOR_ONE_BROKER:
             raise ProtocolError(
                 ErrorCode.INVALID_CONFIG,
@@ -265,8 +280,18 @@ def _check_changeable(names: Sequence[str], *, one_broker: bool) -> None:
     if not one_broker:
         _refuse_any(
             "Cannot update these configs at default cluster level, broker id must be specified",
-            [each.name for each in known if each.update is Update.PER_BROKER],
+            [each.name for each in known if each.update is Update.PER_BROKER]
+            + [name for name in sorted(names) if is_for_one_broker(name)],
         )
+
+
+def _check_listeners(touched: Mapping[str, str], broker: BrokerConfig) -> None:
+    for name, text in touched.items():
+        if name.startswith(PREFIX):
+            try:
+                check_change(name, text, broker)
+            except InvalidSetting as invalid:
+                raise ProtocolError(ErrorCode.INVALID_REQUEST, str(invalid)) from invalid
 
 
 def _refuse_any(why: str, names: Sequence[str]) -> None:

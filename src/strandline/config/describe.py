@@ -16,6 +16,7 @@ from typing import Final
 from strandline.config.broker import BrokerConfig, SettingLayers
 from strandline.config.definition import BROKER_SETTINGS, GROUP_SETTINGS, TOPIC_SETTINGS
 from strandline.config.group import group_config
+from strandline.config.listener_changes import may_change
 from strandline.config.resolve import (
     broker_values,
     listener_base,
@@ -161,7 +162,8 @@ def describe_cluster_defaults(broker: BrokerConfig) -> list[DescribedSetting]:
 def _broker_entry(name: str, text: str | None, layers: SettingLayers) -> DescribedSetting:
     setting = BROKER_SETTINGS[name if name in BROKER_SETTINGS else listener_base(name) or name]
     synonyms = _synonyms_from(name, layers)
-    read_only = _is_read_only(setting) or name != setting.name
+    is_of_listener = name != setting.name
+    read_only = not may_change(name) if is_of_listener else _is_read_only(setting)
     return _entry(setting._replace(name=name), text, synonyms, read_only=read_only)
 
 

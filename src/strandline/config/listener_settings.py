@@ -13,8 +13,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import cast
 
+from strandline.config.broker import BrokerConfig
 from strandline.config.definition import BROKER_SETTINGS
-from strandline.config.resolve import read_value
+from strandline.config.resolve import merge, read_value
 from strandline.config.values import Value
 
 
@@ -25,6 +26,11 @@ class ListenerSettings:
         self.listener = listener
         self._static = static
         self._prefix = f"listener.name.{listener.lower()}."
+
+    @classmethod
+    def now(cls, config: BrokerConfig, listener: str) -> ListenerSettings:
+        """Those of the listener with what was changed at run time."""
+        return cls(merge(config.layers), listener)
 
     def name(self, setting: str, mechanism: str | None = None) -> str:
         """The full name under which the setting is given; the bare one if it is not."""

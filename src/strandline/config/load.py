@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 from strandline.config import checks
 from strandline.config.broker import BrokerConfig, SettingLayers
 from strandline.config.definition import BROKER_SETTINGS
+from strandline.config.listener_changes import check_stored
 from strandline.config.listeners import Listener
 from strandline.config.properties import parse_properties
 from strandline.config.resolve import (
@@ -172,7 +173,15 @@ def _usable(
         if setting is None and listener_base(name) is None:
             usable[name] = text  # perhaps a plugin's; it is shown, and has no effect
             continue
-        if setting is None or not setting.is_dynamic:
+        if setting is None:
+            try:
+                check_stored(name, text, one_broker=one_broker)
+            except InvalidSetting as invalid:
+                dropped.append(f"The stored setting {name} is ignored: {invalid}")
+                continue
+            usable[name] = text
+            continue
+        if not setting.is_dynamic:
             dropped.append(f"The stored setting {name} is ignored: it cannot change at run time.")
             continue
         try:

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from strandline.config.alter import always
+from strandline.config.broker import BrokerConfig
 from strandline.node.authentication.authentication import Authentication
 from strandline.node.background import Background
 from strandline.node.client_quotas import ClientQuotas
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class NodeParts:
-    """See the module. Only the driver's two facts change."""
+    """See the module. Only the driver's facts change."""
 
     broker_id: BrokerId
     authentication: Authentication
@@ -66,5 +68,8 @@ class NodeParts:
     """Says who has how many of the process's handles, if the driver knows."""
     certificates: Callable[[], list[Certificate]] | None = None
     """Says which certificates the listeners show, if the driver knows."""
+    check_listeners: Callable[[BrokerConfig], None] = always
+    """Says whether listeners can be with other settings, if the driver knows: raises
+    `InvalidSetting`."""
     fault_control: str | None = None
     """Where the driver takes orders for faults, if it does."""

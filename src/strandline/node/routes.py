@@ -277,7 +277,13 @@ class Routes:
         from strandline.node.handlers.configs import ConfigsHandler
 
         node = self._node
-        configs = ConfigsHandler(node.metadata, node.controller, node.settings, node.broker_id)
+        configs = ConfigsHandler(
+            node.metadata,
+            node.controller,
+            node.settings,
+            node.broker_id,
+            lambda config: node.check_listeners(config),
+        )
         return {
             ApiKey.DESCRIBE_CONFIGS: configs.describe,
             ApiKey.ALTER_CONFIGS: configs.alter,

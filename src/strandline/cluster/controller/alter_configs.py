@@ -27,9 +27,11 @@ from strandline.cluster.topic_names import name_problem
 from strandline.cluster.znodes import CLUSTER_DEFAULT, ConfigResource, ResourceKind, topic_path
 from strandline.config.alter import (
     Alteration,
+    BrokerCheck,
     alter_broker,
     alter_group,
     alter_topic,
+    always,
     replace_broker,
     replace_group,
     replace_topic,
@@ -82,8 +84,10 @@ def incremental_alter_configs(
     broker: BrokerConfig,
     *,
     validate_only: bool = False,
+    check: BrokerCheck = always,
 ) -> Decision[ConfigsAltered]:
-    """Results by first mention of each resource. `broker` is the one that the request reached.
+    """Results by first mention of each resource. `broker` is the one that the request reached;
+    `check` says whether it can do with other settings.
 
     Refusals: INVALID_REQUEST (duplicates, resources that have no settings here, null values,
     settings that cannot change), INVALID_CONFIG, INVALID_TOPIC_EXCEPTION,
@@ -97,7 +101,11 @@ def incremental_alter_configs(
         if resource.kind is ResourceKind.GROUP:
             return alter_group(current, request.alterations, broker)
         return alter_broker(
-            current, request.alterations, broker, one_broker=resource.name != CLUSTER_DEFAULT
+            current,
+            request.alterations,
+            broker,
+            one_broker=resource.name != CLUSTER_DEFAULT,
+            check=check,
         )
 
     return _decide(image, requests, altered, broker, validate_only=validate_only)
@@ -109,6 +117,7 @@ def alter_configs(
     broker: BrokerConfig,
     *,
     validate_only: bool = False,
+    check: BrokerCheck = always,
 ) -> Decision[ConfigsAltered]:
     """Like `incremental_alter_configs`, but what a request does not name loses its override."""
 
@@ -117,7 +126,9 @@ def alter_configs(
             return replace_topic(request.settings, broker)
         if resource.kind is ResourceKind.GROUP:
             return replace_group(request.settings, broker)
-        return replace_broker(request.settings, broker, one_broker=resource.name != CLUSTER_DEFAULT)
+        return replace_broker(
+            request.settings, broker, one_broker=resource.name != CLUSTER_DEFAULT, check=check
+        )
 
     return _decide(image, requests, replaced, broker, validate_only=validate_only)
 

@@ -20,7 +20,7 @@ from strandline.cluster.controller.decision import duplicates, refuse_duplicate
 from strandline.cluster.image import ClusterImage
 from strandline.cluster.topic_names import name_problem
 from strandline.cluster.znodes import CLUSTER_DEFAULT, ConfigResource, ResourceKind
-from strandline.config.alter import Alteration
+from strandline.config.alter import Alteration, BrokerCheck
 from strandline.config.describe import (
     DescribedSetting,
     describe_broker,
@@ -55,12 +55,18 @@ class ConfigsHandler:
     """Settings of topics and of this broker, read and changed."""
 
     def __init__(
-        self, metadata: Metadata, controller: Controller, settings: Settings, broker_id: BrokerId
+        self,
+        metadata: Metadata,
+        controller: Controller,
+        settings: Settings,
+        broker_id: BrokerId,
+        check: BrokerCheck,
     ) -> None:
         self._metadata = metadata
         self._controller = controller
         self._settings = settings
         self._broker_id = broker_id
+        self._check = check
         self._loggers = BrokerLoggers(broker_id)
 
     def describe(
@@ -142,6 +148,7 @@ class ConfigsHandler:
             requests=wanted,
             broker=self._settings.broker,
             validate_only=body.validate_only,
+            check=self._check,
         )
 
         def reply(results: Sequence[ConfigsAltered]) -> None:
@@ -177,6 +184,7 @@ class ConfigsHandler:
             requests=wanted,
             broker=self._settings.broker,
             validate_only=body.validate_only,
+            check=self._check,
         )
 
         def reply(results: Sequence[ConfigsAltered]) -> None:
