@@ -50,6 +50,7 @@ SHELVES = {
         "TableSpec",
         "parse_partitioning",
         "TopicSink",
+        "TableSink",
         "SparkOptions",
         "Started",
         "Committed",

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     )
     from strandline.lakehouse.pipeline.errors import PipelineError
     from strandline.lakehouse.pipeline.events import Committed, Notice, Started, Stopped
+    from strandline.lakehouse.results.sink import TableSink
     from strandline.lakehouse.sink.transactional import TopicSink
     from strandline.lakehouse.spark_options import SparkOptions
     from strandline.lakehouse.table import Table, open_table
@@ -90,6 +91,7 @@ __all__ = [
     "Stopped",
     "Table",
     "TableError",
+    "TableSink",
     "TableSpec",
     "TopicSink",
     "open_table",
@@ -136,6 +138,7 @@ _MODULES: Final = {
     "Stopped": "lakehouse.pipeline.events",
     "Table": "lakehouse.table",
     "TableError": "lakehouse.tables.errors",
+    "TableSink": "lakehouse.results.sink",
     "TableSpec": "lakehouse.tables.spec",
     "TopicSink": "lakehouse.sink.transactional",
     "open_table": "lakehouse.table",

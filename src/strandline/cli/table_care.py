@@ -105,7 +105,7 @@ def upgrade(name: str, tables: Location) -> None:
     Its files are written again, and one commit replaces them: readers see the old names or the new
     ones. A run that goes on meanwhile ends at its next commit, and is then started again.
     """
-    spec = load_table(tables, name)
+    spec = load_table(tables, name, of_topics=True)
     files = open_store(spec, create=True).upgrade()
     names = ", ".join(NAMES.record)
     if spec.version == SPEC_VERSION:
@@ -127,6 +127,8 @@ def drop(name: str, yes: bool, tables: Location, bootstrap: str | None) -> None:
         click.confirm(f"Delete everything in {spec.location}?", abort=True)
     drop_table(spec)
     click.echo(f"Table {name} is deleted.")
+    if spec.is_of_queries:
+        return  # it has no group
     settings = ClientSettings(
         client_id="strandline-cli",
         operation_timeout_ms=_PATIENCE_MS,

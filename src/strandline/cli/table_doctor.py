@@ -45,7 +45,7 @@ def doctor(
 
     Nothing of the table is changed. Ends with 0 if all is there, and with 1 if something is not.
     """
-    spec = load_table(tables, name)
+    spec = load_table(tables, name, of_topics=True)
     address = bootstrap_of(bootstrap)
     silence_py4j()
     findings = []

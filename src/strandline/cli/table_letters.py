@@ -48,7 +48,7 @@ def list_command(
     as_json: bool,
 ) -> None:
     """Show the dead letters of the table NAME: where each record is, and what is wrong with it."""
-    store = open_store(load_table(tables, name), create=True)
+    store = open_store(load_table(tables, name, of_topics=True), create=True)
     wanted = LetterFilter(error_class=error_class, partition=partition)
     letters = list(islice(list_letters(store, wanted), limit))
     if as_json:
@@ -103,7 +103,7 @@ def replay(
     Those that are rows now move into the table, each exactly once; the others stay. Spark is
     started for a table with a select or a transform only.
     """
-    store = open_store(load_table(tables, name), create=True)
+    store = open_store(load_table(tables, name, of_topics=True), create=True)
     wanted = LetterFilter(error_class=error_class, partition=partition)
     if store.spec.is_transformed:
         from strandline.lakehouse.transforming.replaying import replay_through

@@ -186,17 +186,28 @@ def print_notice(sentence: str) -> None:
     click.echo(sentence, err=True)
 
 
-def load_table(tables: Location, name: str) -> TableSpec:
-    """The definition of a table. Raises `click.UsageError` if there is none of that name."""
+def load_table(tables: Location, name: str, *, of_topics: bool = False) -> TableSpec:
+    """The definition of a table. Raises `click.UsageError` if there is none of that name.
+
+    With `of_topics` also for one that queries fill, and not the records of topics.
+    """
+    from strandline.lakehouse.tables.definition_checks import check_of_topics
     from strandline.lakehouse.tables.errors import TableMissing
     from strandline.lakehouse.tables.spec import list_specs, load_spec
 
     try:
-        return load_spec(tables / name)
+        spec = load_spec(tables / name)
+        if of_topics:
+            check_of_topics(spec)
+    except InvalidSetting as wrong:
+        if wrong.name != "filled_by":
+            raise
+        raise click.UsageError(str(wrong)) from wrong
     except TableMissing as missing:
         known = [spec.name for spec in list_specs(tables)]
         there = f"The tables there are {', '.join(known)}." if known else "There are none."
         raise click.UsageError(f"There is no table '{name}' in {tables}. {there}") from missing
+    return spec
 
 
 def bootstrap_of(given: str | None) -> str:

@@ -58,7 +58,7 @@ def rebuild(
 
     The live table is only read. Ends with 0 when the two are the same, and with 1 when not.
     """
-    spec = load_table(tables, name)
+    spec = load_table(tables, name, of_topics=True)
     if spec.mode == "upsert" and (since or until):
         raise click.UsageError(
             "A table that is upserted cannot be made again from a stretch of time: its rows "
@@ -107,7 +107,7 @@ def diff(name: str, spark: SparkOptions, tables: Location, as_json: bool) -> Non
 
     Ends with 0 when the two are the same, and with 1 when not.
     """
-    spec = load_table(tables, name)
+    spec = load_table(tables, name, of_topics=True)
     from strandline.lakehouse.rebuild.diff import difference
     from strandline.lakehouse.rebuild.job import open_rebuild
     from strandline.lakehouse.tables.store import open_store

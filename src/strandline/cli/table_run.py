@@ -145,7 +145,7 @@ def run(
 
     Another --select or --transform than the table has holds from here on; the table remembers it.
     """
-    spec = load_table(tables, name)
+    spec = load_table(tables, name, of_topics=True)
     try:
         options = run_options(
             spec,

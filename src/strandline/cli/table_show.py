@@ -10,6 +10,7 @@ from strandline.cli.client_config import client_config
 from strandline.cli.connecting import bootstrap_option, json_option
 from strandline.cli.output import counted, print_json, print_table, size_text, time_text
 from strandline.cli.table_options import bootstrap_of, load_table, tables_option
+from strandline.cli.table_results import show_status
 from strandline.cli.table_run import lag_as_json
 from strandline.client.cluster import ClusterClient
 from strandline.client.settings import ClientSettings
@@ -39,6 +40,7 @@ def list_tables(tables: Location, as_json: bool) -> None:
                     "topics": list(spec.topics),
                     "value": spec.value_format,
                     "mode": spec.mode,
+                    "filled_by": spec.filled_by,
                     "format": spec.format,
                     "location": spec.location,
                 }
@@ -49,7 +51,13 @@ def list_tables(tables: Location, as_json: bool) -> None:
     print_table(
         ("TABLE", "TOPICS", "VALUE", "MODE", "FORMAT"),
         (
-            (spec.name, ",".join(spec.topics), spec.value_format, spec.mode, spec.format)
+            (
+                spec.name,
+                ",".join(spec.topics),
+                "of queries" if spec.is_of_queries else spec.value_format,
+                spec.mode,
+                spec.format,
+            )
             for spec in specs
         ),
     )
@@ -61,9 +69,15 @@ def list_tables(tables: Location, as_json: bool) -> None:
 @bootstrap_option
 @json_option
 def status(name: str, tables: Location, bootstrap: str | None, as_json: bool) -> None:
-    """Show how far the table NAME is, what it holds, and how far its topics are ahead of it."""
+    """Show how far the table NAME is, what it holds, and how far its topics are ahead of it.
+
+    Of a table that queries of Spark fill, the last batch of each query.
+    """
     spec = load_table(tables, name)
     store = open_store(spec, create=True)
+    if spec.is_of_queries:
+        show_status(store, as_json=as_json)
+        return
     state = store.state()
     settings = ClientSettings(
         client_id="strandline-cli",
@@ -138,7 +152,8 @@ def history(name: str, limit: int, tables: Location, as_json: bool) -> None:
                 " ".join(
                     f"{item.topic}-{item.partition}:{item.start}..{item.end}"
                     for item in each.ranges
-                ),
+                )
+                or (f"batch {each.batch_id} of {each.query_id}" if each.query_id else ""),
             )
             for each in records
         ),

@@ -17,14 +17,21 @@ from strandline.cli.table_options import (
     spark_options,
     tables_option,
 )
+from strandline.cli.table_results import show_proof
 from strandline.lakehouse.locations.location import Location
 from strandline.lakehouse.session_remote import is_remote
 from strandline.lakehouse.spark_options import SparkOptions
+from strandline.lakehouse.tables.store import open_store
 from strandline.lakehouse.verify.report import Report, Verdict
 
 
 @click.command()
 @click.argument("name")
+@click.option(
+    "--checkpoint",
+    metavar="DIR",
+    help="Of a query that fills the table: what it says is committed must be there.",
+)
 @click.option("--all", "everything", is_flag=True, help="Compare what the last proof showed, too.")
 @click.option(
     "--remote",
@@ -37,6 +44,7 @@ from strandline.lakehouse.verify.report import Report, Verdict
 @json_option
 def verify(
     name: str,
+    checkpoint: str | None,
     everything: bool,
     remote: str | None,
     spark: SparkOptions,
@@ -52,8 +60,16 @@ def verify(
 
     A proof goes on from the last one that found nothing wrong: offsets that came since, and those
     of files that were written again since, are compared. --all compares everything.
+
+    Of a table that queries of Spark fill, it is shown that each batch is there once, with its rows;
+    with --checkpoint, that the table has what the query's checkpoint says. That needs no Spark.
     """
     spec = load_table(tables, name)
+    if spec.is_of_queries:
+        show_proof(open_store(spec, create=True), checkpoint, as_json=as_json)
+        return
+    if checkpoint is not None:
+        raise click.UsageError("--checkpoint is for a table that queries fill.")
     address = bootstrap_of(bootstrap)
     if remote is not None and not is_remote(remote):
         raise click.UsageError(f"--remote is sc://HOST:PORT, not '{remote}'.")

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from strandline.client.security.config import ClientConfig
+from strandline.lakehouse.locations.location import Location
 from strandline.lakehouse.pipeline.events import Event, Stopped
 from strandline.lakehouse.pipeline.options import RunOptions
 from strandline.lakehouse.spark_options import SparkOptions
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     import pyarrow.compute as pc
     import pyarrow.dataset as pads
 
+    from strandline.lakehouse.results.proof import ResultReport
     from strandline.lakehouse.transforming.given import TransformFunction
     from strandline.lakehouse.verify.report import Report
 
@@ -69,7 +71,8 @@ class Table:
         return [cls(spec) for spec in list_specs(directory)]
 
     def __repr__(self) -> str:
-        return f"<Table {self.spec.name} of {', '.join(self.spec.topics)} at {self.spec.location}>"
+        topics = ", ".join(self.spec.topics) or self.spec.filled_by
+        return f"<Table {self.spec.name} of {topics} at {self.spec.location}>"
 
     def run(
         self,
@@ -145,13 +148,24 @@ class Table:
         spark: SparkOptions | None = None,
         client_config: Mapping[str, str] | None = None,
         everything: bool = False,
-    ) -> Report:
+        checkpoint: str | Path | None = None,
+    ) -> Report | ResultReport:
         """Prove from the log that every record below the frontier is in the table exactly once.
+
+        Of a table that queries fill: that each of their batches is there once; with `checkpoint`,
+        the directory of one, that the table has what it says. No broker is asked then.
 
         What the last proof has shown is not compared again, unless `everything` is to be.
         The report's `is_good` is the verdict, its `sentences()` say what was found. Raises
         `TableError`, `ProtocolError`, `NoJava` and `NoSpark`.
         """
+        if self.spec.is_of_queries:
+            from strandline.lakehouse.results.proof import prove
+
+            place = None
+            if checkpoint is not None:
+                place = Location.parse(checkpoint, setting="checkpoint")
+            return prove(open_store(self.spec, create=True), place)
         from strandline.lakehouse.verify.running import verify_table
 
         config = ClientConfig(client_config or {})

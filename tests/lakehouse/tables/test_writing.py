@@ -123,6 +123,7 @@ def test_statistics_are_what_the_delta_protocol_asks(tmp_path: Path) -> None:
             "at": pa.array([1_500, 2_500, None], pa.timestamp("us", "UTC")),
             "yes": [True, False, None],
             "nested": [{"x": 1}, None, {"x": 2}],
+            "several": [[1], [2, 3], None],
             "nothing": pa.nulls(3, pa.string()),
             "number": [1.0, float("nan"), -2.5],
             "kafka_topic": ["t"] * 3,
@@ -140,6 +141,7 @@ def test_statistics_are_what_the_delta_protocol_asks(tmp_path: Path) -> None:
         "long": 1,
         "text": "a",
         "at": "1970-01-01T00:00:00.001Z",
+        "nested": {"x": 1},
         "number": -2.5,
         "kafka_topic": "t",
         "kafka_partition": 0,
@@ -148,13 +150,15 @@ def test_statistics_are_what_the_delta_protocol_asks(tmp_path: Path) -> None:
     assert stats["maxValues"] == {
         "long": 3,
         "at": "1970-01-01T00:00:00.003Z",
+        "nested": {"x": 2},
         "kafka_topic": "t",
         "kafka_partition": 0,
         "kafka_offset": 2,
     }
     assert stats["nullCount"]["long"] == 1
     assert stats["nullCount"]["nothing"] == 3
-    assert "nested" not in stats["nullCount"]
+    assert stats["nullCount"]["nested"] == {"x": 1}
+    assert "several" not in stats["nullCount"], "elements of lists have no bounds"
 
 
 def test_raw_values_are_kept_as_they_are(make_table: MakeTable) -> None:

@@ -79,7 +79,7 @@ def progress_of(client: ClusterClient, spec: TableSpec, state: TableState) -> Pr
 def held_in(store: TableStore) -> dict[str, Held]:
     """The table's files under `rows`, and those of its side tables under their names."""
     spec = store.spec
-    beside = [LATE, DEAD_LETTERS]
+    beside = [] if spec.is_of_queries else [LATE, DEAD_LETTERS]
     beside += [DROPPED] if spec.is_transformed else []
     beside += [EXPIRED] if spec.expire_rows_ms is not None else []
     return {side or ROWS: Held(store.files(side)) for side in (None, *beside)}

@@ -18,6 +18,7 @@ from strandline.lakehouse.pipeline.options import RunOptions
 from strandline.lakehouse.pipeline.up_to_date import finish_if_up_to_date
 from strandline.lakehouse.spark_options import STARTS_QUICKLY, SparkOptions, open_session
 from strandline.lakehouse.tables.definition import TableSpec
+from strandline.lakehouse.tables.definition_checks import check_of_topics
 from strandline.lakehouse.tables.opening import check_commits
 from strandline.lakehouse.tables.store import open_store
 from strandline.lakehouse.transforming.given import Transform, transform_of
@@ -69,6 +70,7 @@ def run_table(
     `InvalidSetting` for jars that are missing, or a store in which commits are not safe.
     """
     spark = spark or SparkOptions()
+    check_of_topics(spec)
     check_jars(spec, options.engine, spark.jars)
     check_commits(spec)
     transform = transform or transform_of(spec)

@@ -1,4 +1,4 @@
-"""What Spark calls: the format `strandline_table`, which reads tables by their names.
+"""What Spark calls: the format `strandline_table`, which reads and writes tables by their names.
 
     spark.read.format("strandline_table").load("orders")
     spark.read.format("strandline_table").option("commit", 12).load("orders")
@@ -8,7 +8,7 @@ Theory: the planner lists the files of one moment, and tasks read them, each its
 mean the same to pyarrow are handed to its reader, which passes over the row groups whose statistics
 exclude them, and so over whole files of other partitions. Spark hands filters to Python sources
 only where `spark.sql.python.filterPushdown.enabled` is set, and else refuses a reader that could
-take them: so there are two readers.
+take them: so there are two readers. Writing is the business of `results`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,14 @@ from operator import and_
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamArrowWriter,
+    DataSourceWriter,
+    Filter,
+    InputPartition,
+)
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
@@ -33,6 +40,7 @@ from strandline.lakehouse.options import Options
 from strandline.lakehouse.query.filters import expression_of
 from strandline.lakehouse.query.moments import Scan, scan_of
 from strandline.lakehouse.query.naming import spec_named
+from strandline.lakehouse.results.format import ResultStreamWriter, ResultWriter
 from strandline.lakehouse.tables.store import open_store
 
 FORMAT: Final = "strandline_table"
@@ -60,6 +68,16 @@ class TableDataSource(DataSource):
                 "schema", "A table's columns are its own: leave schema() out and select."
             )
         return FilteringReader(scan) if _takes_filters() else TableReader(scan)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """For the modes append and overwrite."""
+        return ResultWriter(self.options, schema, overwrite=overwrite)
+
+    def streamWriter(  # noqa: N802
+        self, schema: StructType, overwrite: bool
+    ) -> DataSourceStreamArrowWriter:
+        """For the output modes append and, with `overwrite`, complete."""
+        return ResultStreamWriter(self.options, schema, complete=overwrite)
 
 
 @dataclass

@@ -38,6 +38,12 @@ def scan_of(store: TableStore, *, commit: int | None = None, since: int | None =
     `since` takes rows by the offsets of later commits: rows of replayed dead letters are not among
     them. Raises InvalidSetting for commits that are not known (any more).
     """
+    if since is not None and store.spec.is_of_queries:
+        raise InvalidSetting(
+            "since",
+            f"The table {store.spec.name} has the results of queries, whose rows do not say which "
+            "commit they came with: since is for tables of topics.",
+        )
     history = store.history() if commit is not None or since is not None else []
     snapshot = store.snapshot_at(None if commit is None else _of(history, commit).version)
     rows = None

@@ -19,6 +19,7 @@ from strandline.errors import InvalidSetting
 from strandline.lakehouse.locations.location import Location
 from strandline.lakehouse.tables.catalog_choice import NAMESPACE, CatalogChoice, check_catalog
 from strandline.lakehouse.tables.definition_checks import (
+    check_filled_by_queries,
     check_registry,
     check_renamed,
     check_transformed,
@@ -51,6 +52,8 @@ DROPPED: Final = "dropped"
 """The side table of the records for which a transform gives no row."""
 EXPIRED: Final = "expired"
 """The side table of the records whose rows or letters were removed for their age."""
+QUERIES: Final = "queries"
+"""What fills a table that has the results of Spark's queries (`lakehouse.results`)."""
 STAGING: Final = "staging"
 """Where the rows of a batch are on their way to a transform; of no table."""
 
@@ -67,6 +70,7 @@ _CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
     "isolation": ("read_committed", "read_uncommitted"),
     "engine": ("strandline", "kafka"),
     "writer": ("strandline", "spark"),
+    "filled_by": ("topics", QUERIES),
 }
 _ALWAYS_WRITTEN: Final = ("name", "topics", "location", "version")
 _IF_ABSENT: Final[Mapping[str, object]] = {"version": 1, "field_names": "exact"}
@@ -96,6 +100,9 @@ class TableSpec:
     properties (secrets as env:NAME or file:PATH); `buckets` is how an upserted table is divided by
     key. `select` (a query) or `transform` (`module:function`) is what rows go through on their way
     from values to the table. Durations are milliseconds.
+
+    A table that is `filled_by` queries has no topics: its columns are those of the queries' rows,
+    and with `keys` (names of columns) it has one row for each of them.
     """
 
     name: str
@@ -135,6 +142,8 @@ class TableSpec:
     expire_rows_ms: int | None = None
     keep_history_ms: int | None = None
     vacuum_ms: int | None = None
+    filled_by: str = "topics"
+    keys: tuple[str, ...] = ()
     version: int = SPEC_VERSION
 
     def __post_init__(self) -> None:
@@ -154,6 +163,11 @@ class TableSpec:
         """What no column of a value may be called, in lower case."""
         keys = {KEY_VALUE} if self.key_format != "none" else set()
         return self.names.reserved | keys | {item.name for item in self.own_columns()}
+
+    @property
+    def is_of_queries(self) -> bool:
+        """Whether queries fill it, and not the records of topics."""
+        return self.filled_by == QUERIES
 
     @property
     def with_key(self) -> bool:
@@ -181,6 +195,8 @@ class TableSpec:
 
     def own_columns(self) -> tuple[pa.Field, ...]:
         """The columns that every row has besides those of its value."""
+        if self.is_of_queries:
+            return ()
         columns = self.names.place
         if self.with_key:
             columns = (*columns, pa.field(self.names.key, pa.binary()))
@@ -214,6 +230,8 @@ class TableSpec:
         document["topics"] = list(self.topics)
         if self.partition_by:
             document["partition_by"] = [str(item) for item in self.partition_by]
+        if self.keys:
+            document["keys"] = list(self.keys)
         return json.dumps(document, indent=2) + "\n"
 
     @classmethod
@@ -240,6 +258,7 @@ class TableSpec:
             if name not in document:
                 raise InvalidSetting(name, f"The table's definition lacks {name!r}.")
         document["topics"] = tuple(document["topics"])
+        document["keys"] = tuple(document.get("keys", ()))
         document["partition_by"] = tuple(
             parse_transform(item) for item in document.get("partition_by", ())
         )
@@ -265,7 +284,7 @@ def parse_partitioning(text: str) -> tuple[Transform, ...]:
 def _check_words(spec: TableSpec) -> None:
     if _NAME.fullmatch(spec.name) is None:
         raise InvalidSetting("name", f"A table cannot be called {spec.name!r}.")
-    if not spec.topics or not all(spec.topics):
+    if not all(spec.topics) or not (spec.topics or spec.is_of_queries):
         raise InvalidSetting("topics", "A table needs at least one topic.")
     if not spec.location:
         raise InvalidSetting("location", "A table needs a location.")
@@ -285,6 +304,16 @@ def _check_words(spec: TableSpec) -> None:
 
 
 def _check_together(spec: TableSpec) -> None:
+    choice = CatalogChoice(spec.catalog, spec.catalog_properties, spec.namespace)
+    check_catalog(choice, spec.format, spec.place)
+    names = [transform.name for transform in spec.partition_by]
+    if len(set(names)) < len(names):
+        raise InvalidSetting("partition_by", "A transform of one column is there twice.")
+    if spec.is_of_queries:
+        check_filled_by_queries(spec)
+        return
+    if spec.keys:
+        raise InvalidSetting("keys", "The keys of a table of topics are those of its records.")
     if spec.watermark_ms is not None and spec.event_time is None:
         raise InvalidSetting("watermark_ms", "A watermark needs an event time column.")
     check_renamed(spec)
@@ -318,11 +347,6 @@ def _check_together(spec: TableSpec) -> None:
             transform.result_type(kind)
     if spec.writer == "spark":
         check_writer(spec)
-    choice = CatalogChoice(spec.catalog, spec.catalog_properties, spec.namespace)
-    check_catalog(choice, spec.format, spec.place)
-    names = [transform.name for transform in spec.partition_by]
-    if len(set(names)) < len(names):
-        raise InvalidSetting("partition_by", "A transform of one column is there twice.")
 
 
 def partition_source(spec: TableSpec, transform: Transform) -> pa.DataType | None:
@@ -345,7 +369,7 @@ def partition_source(spec: TableSpec, transform: Transform) -> pa.DataType | Non
 
 def partitioning(spec: TableSpec) -> tuple[Transform, ...]:
     """How the files of a table are divided: as the user said, or by key where rows are upserted."""
-    if spec.mode == "upsert":
+    if spec.mode == "upsert" and not spec.is_of_queries:
         return (Transform(TransformKind.BUCKET, spec.names.key, spec.buckets),)
     return spec.partition_by
 

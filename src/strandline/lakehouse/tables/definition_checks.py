@@ -47,6 +47,16 @@ class Defined(Protocol):
     def columns(self) -> Mapping[str, str]: ...
     @property
     def place(self) -> Location: ...
+    @property
+    def topics(self) -> Sequence[str]: ...
+    @property
+    def keys(self) -> Sequence[str]: ...
+    @property
+    def writer(self) -> str: ...
+    @property
+    def is_of_queries(self) -> bool: ...
+    @property
+    def expire_rows_ms(self) -> int | None: ...
 
 
 def check_registry(spec: Defined) -> None:
@@ -126,3 +136,36 @@ def check_writer(spec: Defined) -> None:
                 f"other readers of the files miss {transform.column}: divide the table by "
                 "truncate or bucket of it, or leave the writer out.",
             )
+
+
+def check_of_topics(spec: Defined) -> None:
+    """That a table is filled from topics, for what only such tables have."""
+    if spec.is_of_queries:
+        raise InvalidSetting(
+            "filled_by",
+            f"The table {spec.name} has the results of Spark's queries, which fill it "
+            "(docs/spark.md): it has no topics to be read, and no dead letters.",
+        )
+
+
+def check_filled_by_queries(spec: Defined) -> None:
+    """That nothing is said of values and records, which the table has not."""
+    if spec.topics:
+        raise InvalidSetting("topics", "A table is filled by queries or from topics, not both.")
+    if spec.event_time is not None or spec.is_transformed or spec.writer != "strandline":
+        raise InvalidSetting(
+            "filled_by", "A table that queries fill has no event time, transform or other writer."
+        )
+    if spec.expire_rows_ms is not None:
+        raise InvalidSetting("expire-rows", "Rows of a table that queries fill have no age.")
+    if (spec.mode == "upsert") != bool(spec.keys):
+        raise InvalidSetting("keys", "A table that queries upsert has keys, and no other has any.")
+    if len(set(spec.keys)) < len(spec.keys):
+        raise InvalidSetting("keys", "A column stands twice among the keys.")
+    others = [each.column for each in spec.partition_by if each.column not in spec.keys]
+    if spec.keys and others:
+        raise InvalidSetting(
+            "partition_by",
+            f"A table that queries upsert is divided by columns of its keys, and {others[0]} is "
+            "none: a row's division must not change with it.",
+        )

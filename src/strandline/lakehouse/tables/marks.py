@@ -41,6 +41,11 @@ def query_mark(query_id: str) -> str:
     return query_id
 
 
+def result_mark(query_id: str) -> str:
+    """As `query_mark`, in a table of results: it lasts, since nothing else knows a batch again."""
+    return f"{_PREFIX}query/{query_id}"
+
+
 def is_of_query(mark: str) -> bool:
     """Whether a mark is a query's, and not the table's own."""
     return not mark.startswith(_PREFIX)

@@ -32,7 +32,8 @@ def open_backend(
     `with_any_names`. Side tables follow their table, and are not.
     """
     transforms = side_partitioning(spec, side)
-    names = None if with_any_names or side is not None else spec.names
+    is_placed = side is None and not spec.is_of_queries
+    names = spec.names if is_placed and not with_any_names else None
     directory = spec.directory(side)
     try:
         if spec.format == "iceberg":

@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import pyarrow.parquet as pq
@@ -19,7 +19,7 @@ _TEXT_MAX: Final = 32
 
 
 def delta_statistics(footer: pq.FileMetaData) -> str:
-    """`numRecords`, `minValues`, `maxValues` and `nullCount` of the top-level columns."""
+    """`numRecords`, `minValues`, `maxValues`, `nullCount`; of fields of structs as well."""
     least: dict[str, Any] = {}
     greatest: dict[str, Any] = {}
     nulls: dict[str, int] = {}
@@ -39,20 +39,39 @@ def delta_statistics(footer: pq.FileMetaData) -> str:
     return json.dumps(
         {
             "numRecords": footer.num_rows,
-            "minValues": _shown(least, unknown, upper=False),
-            "maxValues": _shown(greatest, unknown, upper=True),
-            "nullCount": {name: count for name, count in nulls.items() if name not in unknown},
+            "minValues": _nested(_shown(least, unknown, upper=False)),
+            "maxValues": _nested(_shown(greatest, unknown, upper=True)),
+            "nullCount": _nested(
+                {name: count for name, count in nulls.items() if name not in unknown}
+            ),
         }
     )
 
 
 def _columns(footer: pq.FileMetaData) -> Iterator[tuple[str, Any]]:
+    """What can be bounded: everything but elements of lists and maps, with dots in structs."""
+    single = [
+        number
+        for number in range(footer.num_columns)
+        if footer.schema.column(number).max_repetition_level == 0
+    ]
     for group in range(footer.num_row_groups):
         chunks = footer.row_group(group)
-        for number in range(chunks.num_columns):
+        for number in single:
             chunk = chunks.column(number)
-            if "." not in chunk.path_in_schema:
-                yield chunk.path_in_schema, chunk.statistics
+            yield chunk.path_in_schema, chunk.statistics
+
+
+def _nested(found: Mapping[str, Any]) -> dict[str, Any]:
+    """As Delta writes the fields of structs."""
+    nested: dict[str, Any] = {}
+    for name, value in found.items():
+        *above, last = name.split(".")
+        place = nested
+        for part in above:
+            place = place.setdefault(part, {})
+        place[last] = value
+    return nested
 
 
 def _shown(bounds: dict[str, Any], unknown: set[str], *, upper: bool) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from strandline.lakehouse.tables.committing import (
     remove_files,
 )
 from strandline.lakehouse.tables.definition import SPEC_FILE, TableSpec, partitioning
-from strandline.lakehouse.tables.errors import TableExists
+from strandline.lakehouse.tables.errors import TableExists, TableMissing
 from strandline.lakehouse.tables.expiring import Expired, Expiring, FileAge
 from strandline.lakehouse.tables.history import BATCH, CommitRecord, read_record
 from strandline.lakehouse.tables.identity import (
@@ -71,11 +71,17 @@ class TableStore:
         """Have files joined, and merged into by key, elsewhere than in this process."""
         self.committer.carrier = self._maintenance.carrier = carrier
 
-    def create(self) -> None:
-        """Make the empty table; raises TableExists, and InvalidSetting for an unsafe store."""
+    def create(self, columns: pa.Schema | None = None) -> None:
+        """Make the empty table; raises TableExists, and InvalidSetting for an unsafe store.
+
+        A table that queries fill has the `columns` of their rows, and is missing without them.
+        """
+        if columns is None and self.spec.is_of_queries:
+            raise TableMissing(f"No query has written the table {self.spec.name} yet.")
         check_commits(self.spec)
-        columns = [*table_columns(self.spec), *self.spec.own_columns()]
-        self._backend.create(pa.schema(columns), partitioning(self.spec))
+        if columns is None:
+            columns = pa.schema([*table_columns(self.spec), *self.spec.own_columns()])
+        self._backend.create(columns, partitioning(self.spec))
 
     def exists(self) -> bool:
         """Whether the table was made."""

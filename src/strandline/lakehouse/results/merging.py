@@ -1,0 +1,213 @@
+"""Rows by key, as the commit of a batch makes them: new rows in the place of those with their keys.
+
+Theory: tasks wrote a batch's rows into files; per division of the table, the files that hold one of
+their keys are written again without it, and the others stay. Keys are compared as numbers that
+equal keys share: each column of the key is encoded, structs by their fields, and null is a value
+like any other. Memory holds the batch's rows of one division and a row group of a file. Files whose
+bounds exclude all keys are not read. A key that stands twice in a batch is refused, since nothing
+says which of its rows is newer. Divisions share no file: each is a part (`tables.parts`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from strandline.lakehouse.locations import stores
+from strandline.lakehouse.locations.location import Location
+from strandline.lakehouse.results.columns import UnfitRows
+from strandline.lakehouse.tables.backend import DataFile, Snapshot, number_of
+from strandline.lakehouse.tables.committing import remove_files
+from strandline.lakehouse.tables.definition import TableSpec, partitioning
+from strandline.lakehouse.tables.files import PartitionedFiles
+from strandline.lakehouse.tables.parts import Carrier
+from strandline.lakehouse.tables.presence import check_present
+from strandline.lakehouse.tables.reading import read_batches, stored_columns
+from strandline.lakehouse.tables.transforms import PartitionValue, Transform
+from strandline.lakehouse.tables.upsert import Merged
+from strandline.lakehouse.tables.written import WrittenFile
+
+
+class Division(NamedTuple):
+    """What is merged into one division: files of new rows, and live files that may hold keys."""
+
+    directory: Location
+    transforms: tuple[Transform, ...]
+    keys: tuple[str, ...]
+    columns: pa.Schema
+    changes: tuple[Location, ...]
+    files: tuple[DataFile, ...]
+
+
+def merge_rows(
+    spec: TableSpec, snapshot: Snapshot, changes: Sequence[WrittenFile], carrier: Carrier
+) -> Merged:
+    """Write what the table becomes; nothing is removed yet. Raises UnfitRows, BadTable."""
+    directory = spec.directory()
+    columns = stored_columns(spec, None, snapshot.schema)
+    by_division: dict[tuple[PartitionValue, ...], list[WrittenFile]] = {}
+    for item in changes:
+        by_division.setdefault(item.partition, []).append(item)
+    live = snapshot.files() if by_division else []
+    check_present(live)
+    limits = _Limits(spec, snapshot) if live else None
+    parts = []
+    for division, mine in by_division.items():
+        paths = tuple(directory / item.path for item in mine)
+        files = [item for item in live if item.partition == division]
+        if limits is not None and files:
+            files = limits.touched(paths, files)
+        parts.append(
+            Division(directory, partitioning(spec), spec.keys, columns, paths, tuple(files))
+        )
+    size = sum(item.size for item in changes)
+    size += sum(item.size for part in parts for item in part.files)
+    done = carrier(
+        merge_division, parts, size=size, undo=lambda one: remove_files(directory, one.adds)
+    )
+    return Merged(
+        tuple(item for each in done for item in each.adds),
+        tuple(item for each in done for item in each.removes),
+    )
+
+
+def merge_division(part: Division) -> Merged:
+    """Write what one division becomes."""
+    output = PartitionedFiles(part.directory, part.transforms, "merge")
+    try:
+        removes = _merge(part, output)
+        return Merged(output.finish(), tuple(removes))
+    except BaseException:
+        output.abort()
+        raise
+
+
+def _merge(part: Division, output: PartitionedFiles) -> list[DataFile]:
+    changes = pa.Table.from_batches(
+        list(read_batches(part.changes, part.columns)), schema=part.columns
+    )
+    keys = changes.select(list(part.keys))
+    _check_single(keys)
+    replaced = []
+    only_keys = pa.schema([part.columns.field(name) for name in part.keys])
+    for file in part.files:
+        held = read_batches([file.path], only_keys)
+        if not any(_met(pa.Table.from_batches([rows]), keys).any() for rows in held):
+            continue
+        replaced.append(file)
+        for rows in read_batches([file.path], part.columns):
+            met = _met(pa.Table.from_batches([rows]).select(list(part.keys)), keys)
+            output.write(rows.filter(pa.array(~met)))
+    for batch in changes.to_batches():
+        output.write(batch)
+    return replaced
+
+
+def _met(rows: pa.Table, keys: pa.Table) -> NDArray[np.bool_]:
+    """Which of `rows` have one of `keys`."""
+    numbers = key_numbers(pa.concat_tables([keys, rows]))
+    return np.isin(numbers[keys.num_rows :], numbers[: keys.num_rows])
+
+
+def _check_single(keys: pa.Table) -> None:
+    numbers, counts = np.unique(key_numbers(keys), return_counts=True)
+    if len(numbers) < keys.num_rows:
+        doubled = int(np.flatnonzero(key_numbers(keys) == numbers[counts > 1][0])[0])
+        shown = ", ".join(
+            f"{name}={value}" for name, value in keys.slice(doubled, 1).to_pylist()[0].items()
+        )
+        raise UnfitRows(
+            f"A batch has two rows of one key ({shown}), and nothing says which is newer: the "
+            "option keys must name the columns by which the query groups."
+        )
+
+
+def doubled_keys(keys: pa.Table) -> int:
+    """How many keys stand in more than one row."""
+    _, counts = np.unique(key_numbers(keys), return_counts=True)
+    return int((counts > 1).sum())
+
+
+def key_numbers(keys: pa.Table) -> NDArray[np.int64]:
+    """A number for each row, the same for equal keys."""
+    numbers = np.zeros(keys.num_rows, np.int64)
+    for column in keys.columns:
+        for leaf in _leaves(column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)):
+            encoded = pc.dictionary_encode(leaf, null_encoding="encode")
+            codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+            numbers = numbers * max(1, len(encoded.dictionary)) + codes
+            numbers = np.unique(numbers, return_inverse=True)[1].astype(np.int64)
+    return numbers
+
+
+def _leaves(column: pa.Array) -> Iterator[pa.Array]:
+    if isinstance(column, pa.ChunkedArray):
+        column = pa.concat_arrays(column.chunks)
+    if not pa.types.is_struct(column.type):
+        yield column
+        return
+    yield column.is_valid()
+    for part in column.flatten():  # unlike `field`, null where the struct is
+        yield from _leaves(part)
+
+
+class _Limits:
+    """Which files can hold keys, by what the format knows of their columns."""
+
+    def __init__(self, spec: TableSpec, snapshot: Snapshot) -> None:
+        self._columns = [name for key in spec.keys for name in _bounded(snapshot.schema.field(key))]
+        self._bounds = {name: snapshot.bounds(name) for name in self._columns}
+
+    def touched(self, changes: Sequence[Location], files: list[DataFile]) -> list[DataFile]:
+        """Those of `files` that are not known to lie beside all new rows."""
+        for name in self._columns:
+            least, greatest, has_nulls = self._span(changes, name)
+            found = []
+            for file in files:
+                bounds = self._bounds[name].get(file.path)
+                is_beside = (
+                    bounds is not None
+                    and not (has_nulls and bounds.has_nulls)
+                    and None not in (bounds.least, bounds.greatest, least, greatest)
+                    and (bounds.greatest < least or bounds.least > greatest)  # type: ignore[operator]
+                )
+                if not is_beside:
+                    found.append(file)
+            files = found
+        return files
+
+    def _span(self, changes: Sequence[Location], name: str) -> tuple[int | None, int | None, bool]:
+        least: list[int] = []
+        greatest: list[int] = []
+        has_nulls = False
+        for path in changes:
+            with stores.parquet(path) as file:
+                column = _column(file.read(columns=[name]), name)
+            has_nulls = has_nulls or column.null_count > 0
+            found = pc.min_max(column).as_py()
+            low, high = number_of(found["min"], upper=False), number_of(found["max"], upper=True)
+            if low is not None and high is not None:
+                least.append(low)
+                greatest.append(high)
+        return min(least, default=None), max(greatest, default=None), has_nulls
+
+
+def _column(table: pa.Table, name: str) -> pa.ChunkedArray:
+    """A column, or a field of a struct."""
+    first, *rest = name.split(".")
+    return pc.struct_field(table.column(first), rest) if rest else table.column(first)
+
+
+def _bounded(field: pa.Field, path: str = "") -> Iterator[str]:
+    """Numbers and times of a key, with dots where it is a struct."""
+    kind, name = field.type, f"{path}{field.name}"
+    if pa.types.is_struct(kind):
+        for part in kind:
+            yield from _bounded(part, f"{name}.")
+    elif pa.types.is_integer(kind) or pa.types.is_timestamp(kind) or pa.types.is_date32(kind):
+        yield name

@@ -1,0 +1,67 @@
+"""Batches of a stream into a table by key, each exactly once. For `foreachBatch`.
+
+    sink = strandline.TableSink({"path": "city_counts", "keys": "window, city"})
+    counts.writeStream.outputMode("update").foreachBatch(sink).option("checkpointLocation", ...)
+
+Theory: Spark does not let Python data sources be written in the output mode update. `foreachBatch`
+takes it, and is told the number of the batch; the rest is what the format does. A batch that the
+table has is carried out all the same, and its files are dropped: only the rows' own job writes the
+state of the query that Spark asks for at the next batch.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from strandline.lakehouse.locations.credentials import public_settings
+from strandline.lakehouse.pipeline.parts_in_spark import carrier_of
+from strandline.lakehouse.results.committing import Batch, ResultCommitter
+from strandline.lakehouse.results.format import query_of, writes_of
+from strandline.lakehouse.results.making import ready
+from strandline.lakehouse.results.options import parse_options
+from strandline.lakehouse.results.task import write_rows
+from strandline.lakehouse.tables.definition import TableSpec
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+class TableSink:
+    """Writes batches of a stream to a table, exactly once each. For `foreachBatch`.
+
+    `options` are those of the format `strandline_table` for writing. With `keys`, names of columns
+    with commas between them, a row takes the place of the one with its key; without, rows are
+    appended. Raises `InvalidSetting` for an option that is missing or wrong.
+
+    A batch is known by the id of its query, which its checkpoint keeps, and its number there.
+    """
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._options = parse_options(options)
+
+    def __call__(self, rows: DataFrame, batch_id: int) -> None:
+        """Write a batch, unless the table has it. Raises `TableError`, and `UnfitRows` when the
+        rows do not fit the table."""
+        store, columns = ready(self._options, rows.schema)
+        work = _writing(store.spec, columns, public_settings())
+        told = rows.mapInArrow(work, "message binary").collect()
+        messages = [pickle.loads(each.message) for each in told]  # noqa: S301 -- of our own tasks
+        session = rows.sparkSession
+        carrier = carrier_of(session)
+        committer = ResultCommitter(store, self._options, carrier)
+        batch = Batch(query_of(messages), batch_id, replaces=False)
+        committer.commit(batch, writes_of(messages))
+
+
+def _writing(
+    spec: TableSpec, columns: pa.Schema, settings: Mapping[str, str]
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        message = pickle.dumps(write_rows(spec, columns, settings, batches))
+        yield pa.RecordBatch.from_pydict({"message": [message]})
+
+    return write
