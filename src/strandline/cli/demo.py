@@ -85,7 +85,8 @@ def demo(
 
     Starts a cluster, produces every departure from New York's airports in 2013 to it, in the order
     in which they happened and with their real lateness, brings them into a table while they come,
-    proves that each is there exactly once, and asks the table some questions.
+    proves that each is there exactly once, and asks the table some questions. Then Spark computes
+    a second topic from the first one, in transactions.
 
     With --lake s3 it starts an S3 server and an Iceberg catalog as well, the table lies there, and
     is read at the end by its name, by Spark and by DuckDB. With --keep all of it then stays until
@@ -161,6 +162,7 @@ def _show(
             _fill(spec, cluster.address, production)
             _prove(spec, cluster.address)
             _ask(spark, store)
+            _compute(spark, cluster.address, home, production.produced)
             if lake is not None:
                 read_by_name(spark, lake.tables)
     finally:
@@ -248,3 +250,19 @@ def _ask(spark: SparkSession, store: TableStore) -> None:
     for answer in answers(spark, store):
         click.echo(f"\n{answer.question}")
         print_table([name.upper() for name in answer.columns], answer.rows)
+
+
+def _compute(spark: SparkSession, address: str, home: Path, produced: int) -> None:
+    """A topic from the topic, whose numbers must count what was produced."""
+    from strandline.lakehouse.demo.computed_topic import TOPIC, compute
+
+    click.echo(f"\nComputing topic '{TOPIC}' from topic '{TABLE}', each batch in a transaction:")
+    found = compute(spark, address, TABLE, home / "checkpoint")
+    click.echo(
+        f"{counted(found.transactions, 'transaction')} wrote {counted(found.records, 'record')}. "
+        f"For readers of committed records they count {found.departures:,} departures."
+    )
+    if found.departures != produced:
+        raise click.ClickException(f"{produced:,} departures were produced.")
+    click.echo("\nWhich airlines leave latest, by that topic?")
+    print_table([name.upper() for name in found.columns], found.latest)
