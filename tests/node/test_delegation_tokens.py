@@ -365,3 +365,18 @@ def test_the_key_may_be_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     made = create(connect(World(*elsewhere)))
     assert bytes(made.hmac) == hmac.digest(KEY.encode(), made.token_id.encode(), hashlib.sha512)
     assert made.issue_timestamp_ms > WALL_MS
+
+
+def test_tokens_of_another_need_a_permission_and_a_denial_is_noted() -> None:
+    world = World(
+        *SETTINGS, "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+    )
+    bob, alice = connect(world, BOB), connect(world)
+    refused = create(bob, owner="alice")
+    assert refused.error_code == ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED
+    assert create(alice).error_code == 0, "of one's own it needs none"
+    assert describe(bob).tokens == []
+    authority = world.node.authority
+    assert authority is not None
+    (denied,) = authority.audit.denials
+    assert denied[2:] == ("CREATE_DELEGATION_TOKEN", 13, 7, "User:alice")

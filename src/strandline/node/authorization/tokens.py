@@ -40,13 +40,16 @@ def _create(access: Access, request: Request[CreateDelegationTokenRequest]) -> b
 
 
 def _describe(access: Access, request: Request[DescribeDelegationTokenRequest]) -> bool:
+    def may(operation: Operation, kind: ResourceType, name: str) -> bool:
+        return access.may(operation, kind, name, is_noted=False)
+
     def is_seen(token: DescribedDelegationToken) -> bool:
         owner = Principal(token.principal_type, token.principal_name)
         renewers = [Principal(each.principal_type, each.principal_name) for each in token.renewers]
         return (
             request.principal in (owner, *renewers)
-            or access.may(Operation.DESCRIBE, ResourceType.DELEGATION_TOKEN, token.token_id)
-            or access.may(Operation.DESCRIBE_TOKENS, ResourceType.USER, str(owner))
+            or may(Operation.DESCRIBE, ResourceType.DELEGATION_TOKEN, token.token_id)
+            or may(Operation.DESCRIBE_TOKENS, ResourceType.USER, str(owner))
         )
 
     def amend(response: DescribeDelegationTokenResponse) -> None:

@@ -27,6 +27,7 @@ _CODES: Final = {
     ResourceType.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
     ResourceType.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     ResourceType.DELEGATION_TOKEN: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
+    ResourceType.USER: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
 }
 _SETTINGS: Final = ("authorizer.class.name", "super.users", "allow.everyone.if.no.acl.found")
 _WITHOUT_AUTHORIZER: Final = "no client may do it"
