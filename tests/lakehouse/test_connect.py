@@ -1,4 +1,4 @@
-"""Spark Connect: another process, without a JVM, proves a table and reads it by its name."""
+"""Spark Connect: another process, without a JVM, proves a table, reads it by name, and writes."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+import strandline
 from strandline.client.cluster import ClusterClient
 from strandline.client.producer import Producer
 from strandline.errors import InvalidSetting
@@ -30,6 +31,18 @@ from strandline.lakehouse.session_remote import open_remote
 spark = open_remote(sys.argv[1], {})
 rows = spark.read.format("strandline_table").option("tables", sys.argv[2]).load("flights")
 print(sorted(row.n for row in rows.where("n > 0").collect()))
+"""
+
+WRITING = """
+import sys
+from strandline.lakehouse.session_remote import open_remote
+spark = open_remote(sys.argv[1], {})
+written, streamed = sys.argv[2] + "/written", sys.argv[2] + "/streamed"
+spark.range(3).write.format("strandline_table").mode("append").save(written)
+rows = spark.readStream.schema("id long").parquet(written + "/data")
+query = rows.writeStream.format("strandline_table").option("checkpointLocation", streamed + "-ck")
+query.trigger(availableNow=True).start(streamed).awaitTermination()
+print(sorted(row.id for row in spark.read.format("strandline_table").load(streamed).collect()))
 """
 
 
@@ -70,6 +83,9 @@ def test_a_process_without_a_jvm_proves_and_reads(
     command = ("-m", "strandline.cli", "table", "verify", "flights", "--remote", server, *address)
     assert "Proven: every record" in run(*command)
     assert run("-c", READING, server, str(tmp_path)) == "[1, 2]\n"
+    assert run("-c", WRITING, server, str(tmp_path)) == "[0, 1, 2]\n"
+    place = str(tmp_path / "streamed-ck")
+    assert strandline.open_table(str(tmp_path / "streamed")).verify(checkpoint=place).is_good
 
 
 @pytest.mark.skipif(find_spec("grpc") is None, reason="grpcio is not installed")

@@ -17,6 +17,7 @@ from strandline.client.cluster import ClusterClient
 from strandline.client.producer import Producer
 from strandline.lakehouse.tables.spec import save_spec
 from strandline.testing import Cluster
+from tests.lakehouse.results.result_world import ResultWorld
 from tests.lakehouse.tables.table_world import TableWorld
 from tests.ui.axe import violations
 from tests.ui.browser import Tab
@@ -168,11 +169,17 @@ def test_tables_beside_their_logs(cluster: Cluster, tab: Tab, tmp_path: Path) ->
             producer.send("flights", b'{"n": 1}')
         producer.flush().raise_failure()
     world.batch("q", 0, [{"n": 1}, b"{"])
+    ResultWorld(path="results", tables=str(tmp_path)).batch("q", 0, [("B", 1)])
     with page_with_tables(cluster, tmp_path) as address:
         tab.open(f"{address}#/tables")
         tab.wait_for("5 behind")
         said = text_of(tab, "main")
-        for expected in ("Frontier, beside the log's end", "Last commits", "1 BadValue", "batch"):
+        for expected in (
+            "Frontier, beside the log's end",
+            "Last commits",
+            "1 BadValue",
+            "of queries",
+        ):
             assert expected in said
         tab.size(360, 740)
         assert tab.overflow == 0

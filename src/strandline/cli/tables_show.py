@@ -18,6 +18,7 @@ from strandline.client.settings import ClientSettings
 from strandline.errors import StrandlineError
 from strandline.lakehouse.pipeline.progress import ROWS, held_in, progress_of
 from strandline.lakehouse.tables.definition import DEAD_LETTERS
+from strandline.lakehouse.tables.definition_checks import check_of_topics
 from strandline.lakehouse.tables.spec import load_spec
 from strandline.lakehouse.tables.store import open_store
 
@@ -102,6 +103,7 @@ def status(file: Path, bootstrap: str | None, as_json: bool) -> None:
 
 def _status(client: ClusterClient, entry: TableEntry) -> dict[str, Any]:
     spec = load_spec(entry.place / entry.name)
+    check_of_topics(spec)
     store = open_store(spec, create=True)
     state = store.state()
     reached, lag, trouble = progress_of(client, spec, state)

@@ -16,17 +16,18 @@ function drawing(found, closed) {
 }
 
 function one(each, closed) {
-  const about = `${each.format}, ${each.mode}, of ${each.topics.join(", ")}, in ${each.location}`;
+  const about = `${each.format}, ${each.mode}, of ${each.topics.join(", ") || "queries"}, in ${each.location}`;
   const ontoggle = (event) => { if (event.target.open) closed.delete(each.name); else closed.add(each.name); };
   return element("details", { class: "card", open: !closed.has(each.name), "aria-label": `Table ${each.name}`, ontoggle },
     element("summary", {}, element("strong", {}, each.name), " ", state(each)),
     element("p", { class: "quiet" }, about),
     each.trouble && element("p", { class: "bad", role: "alert" }, each.trouble),
-    each.commits && [held(each), partitions(each), commits(each), letters(each)]);
+    each.commits && (each.topics.length ? [held(each), partitions(each), commits(each), letters(each)] : [held(each), commits(each)]));
 }
 
 function state(each) {
   if (each.trouble) return element("span", { class: "badge bad" }, "trouble");
+  if (!each.topics.length) return element("span", { class: "badge" }, "filled by queries");
   if (!each.lag.records) return element("span", { class: "badge good" }, "nothing is missing");
   const age = each.lag.seconds === null ? "" : `, the oldest for ${since(each.lag.seconds * 1000)}`;
   return element("span", { class: "badge warn" }, `${count(each.lag.records)} behind${age}`);
@@ -38,7 +39,7 @@ function held(each) {
 }
 
 function partitions(each) {
-  return element("section", { "aria-label": "Frontier" }, element("h2", {}, "Frontier, beside the log's end"),
+  return element("section", { "aria-label": `Frontier of ${each.name}` }, element("h2", {}, "Frontier, beside the log's end"),
     table(["Topic", "#Partition", "#From", "#Frontier", "#Log end", "#Behind", "Held"], each.partitions.map(([topic, partition, start, end, behind]) =>
       [topic, String(partition), count(start), count(end), behind === null ? null : count(end + behind), count(behind), bar(start, end, behind)])));
 }
@@ -51,7 +52,7 @@ function bar(start, end, behind) {
 }
 
 function commits(each) {
-  return element("section", { "aria-label": "Commits" }, element("h2", {}, "Last commits"),
+  return element("section", { "aria-label": `Commits of ${each.name}` }, element("h2", {}, "Last commits"),
     each.commits.length === 0 ? element("p", { class: "quiet" }, "There are none yet.") :
     table(["#Commit", "Time", "Kind", "#Rows", "#Late", "#Dead", "#Offsets"], each.commits.map((commit) =>
       [count(commit.commit), moment(commit.at_ms), commit.kind, count(commit.rows), count(commit.late), count(commit.dead), count(commit.offsets)])));
@@ -60,7 +61,7 @@ function commits(each) {
 function letters(each) {
   const classes = Object.entries(each.letters.classes);
   if (!classes.length) return element("p", { class: "quiet" }, "There are no dead letters.");
-  return element("section", { "aria-label": "Dead letters" },
+  return element("section", { "aria-label": `Dead letters of ${each.name}` },
     element("h2", {}, "Dead letters: ", classes.map(([name, number]) => `${count(number)} ${name}`).join(", ")),
     table(["Topic", "#Partition", "#Offset", "Time", "Class", "Reason"], each.letters.newest.map((letter) =>
       [letter.topic, String(letter.partition), count(letter.offset), letter.at_ms === null ? null : moment(letter.at_ms), letter.class, letter.error])));
