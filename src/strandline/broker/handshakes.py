@@ -89,8 +89,8 @@ class Handshakes:
     # -- Steps -------------------------------------------------------------------------------
 
     def _step(self, handshake: Handshake) -> None:
-        self._loop.remove_reader(handshake.sock)
-        self._loop.remove_writer(handshake.sock)
+        self._loop.remove_reader(handshake.sock.fileno())
+        self._loop.remove_writer(handshake.sock.fileno())
         if self._threads is None:
             self._threads = ThreadPoolExecutor(_THREADS, "strandline-tls")
         handshake.is_stepping = True
@@ -103,9 +103,9 @@ class Handshakes:
         if handshake.is_over:
             handshake.sock.close()
         elif isinstance(error, ssl.SSLWantReadError):
-            self._loop.add_reader(handshake.sock, self._step, handshake)
+            self._loop.add_reader(handshake.sock.fileno(), self._step, handshake)
         elif isinstance(error, ssl.SSLWantWriteError):
-            self._loop.add_writer(handshake.sock, self._step, handshake)
+            self._loop.add_writer(handshake.sock.fileno(), self._step, handshake)
         elif error is None:
             self._end(handshake)
             handshake.done(None)
@@ -126,8 +126,8 @@ class Handshakes:
         if handshake.timer is not None:
             handshake.timer.cancel()
         if not handshake.is_stepping:
-            self._loop.remove_reader(handshake.sock)
-            self._loop.remove_writer(handshake.sock)
+            self._loop.remove_reader(handshake.sock.fileno())
+            self._loop.remove_writer(handshake.sock.fileno())
 
     def _close(self, handshake: Handshake) -> None:
         if handshake.is_stepping:

@@ -160,8 +160,9 @@ class Links:
 
     def disconnected(self, transport: LinkTransport, reason: str | None) -> None:
         """A transport is about to close its socket."""
-        self._loop.remove_reader(transport.socket)
-        self._loop.remove_writer(transport.socket)
+        descriptor = transport.socket.fileno()
+        self._loop.remove_reader(descriptor)
+        self._loop.remove_writer(descriptor)
         self._let_go(transport.socket)
         self._over(transport.connection, reason or "it closed the connection")
 

@@ -267,7 +267,9 @@ class Server:
         """Ask the loop for what the transport waits for (called only when it changes)."""
         if self._paused:
             return
-        descriptor = transport.socket
+        # By its number: asyncio writes down the socket itself when it does not know it, which costs
+        # more than all else that is done to accept a connection.
+        descriptor = transport.socket.fileno()
         if read:
             self._loop.add_reader(descriptor, transport.on_readable)
         else:
@@ -288,8 +290,9 @@ class Server:
     def disconnected(self, transport: Transport[Connection], reason: str | None) -> None:
         """Forget a transport that is about to close its socket."""
         connection = transport.connection
-        self._loop.remove_reader(transport.socket)
-        self._loop.remove_writer(transport.socket)
+        descriptor = transport.socket.fileno()
+        self._loop.remove_reader(descriptor)
+        self._loop.remove_writer(descriptor)
         del self._transports[connection.id]
         self._acceptor.left(connection.client_host, connection.listener)
         self._node.close_connection(connection)
