@@ -143,7 +143,7 @@ def test_a_violation_that_does_not_come(alone: Run, written: Callable[[str], str
         ("world: cluster\nseed: 1\n\nat 5s\n", "Error: mine, line 4: 'at' is followed by a time"),
         (
             "world: cluster\nseed: 1\n\nat 5s kill 1\nat 1s fly 1\n",
-            "Error: mine, line 5: Nobody knows how to fly.",
+            "Error: mine, line 5: There is no verb fly.",
         ),
     ],
 )

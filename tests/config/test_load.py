@@ -172,7 +172,7 @@ def test_an_override_may_have_equals_signs_and_must_have_one() -> None:
         ("log.roll.jitter.ms=-1", "log.roll.jitter.ms makes segment.jitter.ms -1"),
         ("log.retention.minutes=0", "makes retention.ms 0; it must be -1 or at least 1."),
         ("log.flush.interval.ms=-1", "log.flush.interval.ms makes flush.ms -1"),
-        ("max.connections.per.ip=0", "nobody could connect"),
+        ("max.connections.per.ip=0", "no client could connect"),
         ("max.connections.per.ip.overrides=a", "each entry must be address:limit"),
         ("max.connections.per.ip.overrides=a:b", "each entry must be address:limit"),
         ("connections.max.idle.ms=100", "connection.failed.authentication.delay.ms, which is 100"),

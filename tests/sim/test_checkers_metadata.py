@@ -33,7 +33,7 @@ def test_members_that_are_not_assigned(checked: Checked) -> None:
 
 def test_nobody_who_could_lead(checked: Checked) -> None:
     checked.tell(checked.image_with(in_sync_replicas=(), leader=BrokerId(-1), leader_epoch=1))
-    assert "nobody is in sync or eligible" in checked.only("I-12").what
+    assert "no replica is in sync or eligible" in checked.only("I-12").what
 
 
 def test_a_leader_epoch_that_falls(checked: Checked) -> None:

@@ -355,7 +355,7 @@ def test_a_commit_whose_fate_is_unknown_may_come_late_but_only_in_its_generation
 def test_nobody_is_told_what_nobody_committed() -> None:
     of = watch()
     of.fetched("g", AT, 4, floor=-1, generation=2)
-    assert sentences(of) == ["Group g was told the offset 4, which nobody committed"]
+    assert sentences(of) == ["Group g was told the offset 4, which no member committed"]
 
 
 def test_a_reader_that_has_jumped_is_let_off() -> None:

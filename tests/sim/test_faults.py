@@ -41,7 +41,7 @@ def test_every_verb_is_in_the_catalogue_and_is_drawn() -> None:
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
-        ("murder 1", "Nobody knows how to murder"),
+        ("murder 1", "There is no verb murder"),
         ("kill 1 dwn=3s", "kill has no option 'dwn'"),
         ("kill 1 when=soon", "There is no moment 'soon'"),
     ],

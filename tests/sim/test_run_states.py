@@ -105,7 +105,7 @@ def test_an_unclean_election() -> None:
         "3500 elect unclean t-0",
         profile=BEYOND,
     )
-    assert counters["nobody leads"] > 0
+    assert counters["no leader"] > 0
     assert counters["unclean election"] > 0
 
 

@@ -93,7 +93,7 @@ def test_a_violation_that_does_not_come_is_not_as_expected(line: str) -> None:
         ("expect reached nirvana", "No state is called 'nirvana'."),
         ("expect violation", "'expect violation' is followed by an invariant such as I-14."),
         ("expect violation I-99", "'expect violation' is followed by an invariant such as I-14."),
-        ("at 1s fly 2", "mine, line 9: Nobody knows how to fly."),
+        ("at 1s fly 2", "mine, line 9: There is no verb fly."),
     ],
 )
 def test_what_means_nothing_is_refused_before_the_run(line: str, sentence: str) -> None:

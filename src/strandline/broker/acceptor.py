@@ -83,7 +83,7 @@ class Acceptor:
             self._loop.add_reader(listener.socket, self._accept, listener)
 
     def pause(self) -> None:
-        """Leave whoever comes in the kernel's queue until `start`."""
+        """Leave new connections in the kernel's queue until `start`."""
         for handle in (self._retry, *self._waits.values()):
             if handle is not None:
                 handle.cancel()
@@ -94,7 +94,7 @@ class Acceptor:
             self._loop.remove_reader(listener.socket)
 
     def close(self) -> None:
-        """Accept nobody any more."""
+        """Stop accepting connections."""
         self.pause()
         self.is_started = False
         for listener in self._listeners:

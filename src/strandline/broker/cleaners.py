@@ -126,7 +126,7 @@ class Cleaners:
         self._say(partial(self._examined, effect.token, outcome))
 
     def _say(self, event: Callable[[Instant], None]) -> None:
-        # A loop that has ended has nobody to tell: the next start clears up.
+        # The event loop has ended: the next start of the broker clears up.
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._tell, event)
 

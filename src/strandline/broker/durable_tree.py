@@ -1,13 +1,13 @@
 """A `NodeTree` that survives crashes: the synchronous core of the embedded metadata store.
 
 Two files in one directory keep it: `metadata.journal`, to which every transaction is appended and
-synced before anybody hears of it, and `metadata.snapshot`, which replaces the journal when that has
-grown (see `cluster.journal_format` for the bytes). `embedded_store` offers it to the brokers of a
-process.
+synced before any client gets the answer, and `metadata.snapshot`, which replaces the journal when
+that has grown (see `cluster.journal_format` for the bytes). `embedded_store` offers it to the
+brokers of a process.
 
 Theory: multis that arrive while a write is under way wait and are written together, in one frame
 with one sync. They are decided in the order of their arrival when their write begins, so the tree
-runs ahead of the disk only during a write, and nobody may look at it then. If the write certainly
+runs ahead of the disk only during a write, and must not be read then. If the write certainly
 failed, the tree is taken back and the store goes on, as when the disk is full. After a failed sync
 the file is never written or read again (design note 0023): if there was no room, a snapshot of the
 tree and a new journal take its place as soon as there is; if the disk failed in another way, the
@@ -67,7 +67,7 @@ class Recovery:
     replayed: int
     """Transactions of the journal that the snapshot did not have."""
     cut_bytes: int
-    """The torn end of a write that nobody was told of."""
+    """The length of the torn end of a write that was never acknowledged."""
     expired_sessions: int
 
 

@@ -135,7 +135,7 @@ class EmbeddedStore:
         return await self._done(self._durable.submit(operations, session))
 
     async def _done(self, pending: Pending) -> MultiResult:
-        """Whoever gets the lock first writes for everybody who waits for it."""
+        """Wait for the outcome. The task that gets the lock first writes for all others, too."""
         try:
             async with self._writing:
                 while pending.outcome is None:

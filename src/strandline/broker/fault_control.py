@@ -7,7 +7,7 @@
     {"brokers": [{"id": 1, "life": "paused", "is_cut_off": false, "slow_ms": null}, ...]}
 
 It listens on loopback only, and only if the cluster was started with `--faults`. Not on the
-brokers' own ports: those of a paused broker answer nobody.
+brokers' own ports: those of a paused broker do not answer.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _STATES_QUESTION: Final = {"question": "states"}
 
 @asynccontextmanager
 async def fault_control(cluster: LocalCluster) -> AsyncIterator[str]:
-    """Listen while the context lasts; gives the address, which the brokers tell whoever asks.
+    """Listen while the context lasts; gives the address, which the brokers tell clients that ask.
 
     At its end everything is healed: a broker that is cut off could not shut down cleanly.
     """

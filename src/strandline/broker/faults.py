@@ -3,7 +3,7 @@
     pause, resume        as SIGSTOP and SIGCONT do
     kill                 as SIGKILL does; `restart` starts it again
     partition, heal      the brokers named are an island, without the others and the metadata
-    slow-disk            whoever writes records does nothing else for so long
+    slow-disk            a broker that appends records stands still for so long
     expire-session       the metadata store takes the broker for dead, though it lives
 
 Everything but the words is `LocalCluster`'s; `strandline.testing` does the same to its clusters.

@@ -5,7 +5,7 @@ A link is a `Transport` like that of a client; only who speaks first differs. Th
 nor when to dial again: the node decides that, and it also gives up dials that take too long.
 
 Links to chosen brokers can be frozen, as a network that drops everything would: nothing is sent,
-what arrives is left in the socket, a dial hangs. Nobody is told; when the links thaw everything
+what arrives is left in the socket, a dial hangs. No error is raised; when the links thaw everything
 goes on, as with a network that comes back. That is for tests of what depends on brokers.
 """
 

@@ -113,7 +113,7 @@ class LocalCluster:
     async def until_unfit(self) -> str:
         """Wait until no broker has a log directory left, and say what became of them.
 
-        These brokers have the metadata to themselves, so nobody takes an id.
+        These brokers have the metadata to themselves, so no other broker takes an id.
         """
         reasons = await asyncio.gather(*(each.until_unfit() for each in self.brokers.values()))
         return " ".join(dict.fromkeys(reasons))
@@ -226,7 +226,7 @@ class LocalCluster:
     ) -> None:
         """Cut every link between brokers of different groups, in place of former cuts.
 
-        A broker that is in no group reaches all. Clients reach everybody, as ever.
+        A broker that is in no group reaches all. Clients still reach all brokers.
         """
         self._groups = tuple(frozenset(group) for group in groups)
         self._without_metadata = frozenset(without_metadata)
@@ -234,7 +234,7 @@ class LocalCluster:
             self._cut(broker)
 
     def heal(self) -> None:
-        """Connect everybody with everybody and with the metadata."""
+        """Connect all brokers with each other and with the metadata."""
         self.partition((), ())
 
     def is_cut_off(self, broker_id: BrokerId) -> bool:

@@ -44,7 +44,7 @@ class Readiness:
         return f"{len(self._unsettled or ())} partitions wait for a leader"
 
     def _is_settled(self, image: ClusterImage, name: str, number: int) -> bool:
-        """Whether the partition has a leader that is there, or nobody who could be one."""
+        """Whether the partition has a running leader, or no running replica that may lead."""
         topic = image.topics.get(name)
         state = None if topic is None else topic.partitions.get(number)
         if state is None or is_present(image, state, state.leader):
@@ -57,7 +57,7 @@ class Readiness:
 
 
 def offline_notice(image: ClusterImage) -> str | None:
-    """A sentence about partitions that nobody can lead, if there are any, and whom they need."""
+    """A sentence about partitions without a possible leader, and the brokers they wait for."""
     states = [state for topic in image.topics.values() for state in topic.partitions.values()]
     offline = [state for state in states if not is_present(image, state, state.leader)]
     if not offline:

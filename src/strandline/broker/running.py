@@ -1,4 +1,4 @@
-"""A running broker, for whoever started it: what the start found, and the ways to end.
+"""A running broker, as its caller sees it: what the start found, and the ways to stop it.
 
     stop      give leadership away, close everything, mark the shutdown clean
     abandon   end as a killed process does: nothing is said, written or marked
@@ -107,7 +107,7 @@ class Broker:
 
         Leadership moves to other brokers first, so that clients lose no time; what cannot move
         within the bound of the settings ends with this broker. Brokers that stop together leave
-        together behind a `gate`: nobody is there any more to elect leaders for a last moment.
+        together behind a `gate`: so none of them elects leaders for the last moment.
         """
         self._end()
         if self.is_paused:

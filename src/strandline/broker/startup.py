@@ -69,8 +69,8 @@ async def start_broker(
     Without a store, the metadata is kept in the first log directory for this broker alone. A given
     store is closed by the broker's end. A broker that is not alone in its cluster adopts no logs
     that the metadata does not know. `cut_from` names brokers that it cannot reach, for tests.
-    Brokers that start together register together behind a `gate`: then nobody who is only a moment
-    late loses its place in the in-sync replicas. Brokers of one process share `handles` and
+    Brokers that start together register together behind a `gate`: then no broker that is only a
+    moment late loses its place in the in-sync replicas. Brokers of one process share `handles` and
     `frames`. `users` are made unless they are there.
 
     Raises `InvalidSetting`, `StorageError` and `StoreError`.

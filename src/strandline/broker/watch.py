@@ -1,7 +1,7 @@
 """Waiting for something that the cluster metadata brings: an office filled, a leader elected.
 
-Whoever hears of changes calls `changed`; whoever waits says for what. Conditions are looked at
-again now and then even without a change, because some depend on time as well.
+The observer of changes calls `changed`; a waiting caller names its condition. Conditions are
+checked again now and then even without a change, because some depend on time as well.
 """
 
 from __future__ import annotations

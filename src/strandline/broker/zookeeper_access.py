@@ -25,7 +25,7 @@ _SENSITIVE: Final = ("/config/users", "/delegation_token")
 
 @dataclass(frozen=True, slots=True)
 class ZooKeeperAccess:
-    """See the module. Nothing given: no login, and nodes that are everybody's."""
+    """See the module. Nothing given: no login, and nodes that are open to every client."""
 
     login: Secret | None = None
     """`user:password`."""

@@ -71,7 +71,7 @@ _REFUSALS: Final[dict[int, type[MultiRefused]]] = {
 
 
 def _open(path: str) -> list[Any]:
-    """Everybody may do everything with a node."""
+    """The ACL of a node that is open: every client may do everything."""
     del path
     return list(OPEN_ACL_UNSAFE)
 

@@ -195,10 +195,10 @@ class ZooKeeperSession:
             self._loop.call_soon_threadsafe(self._hand_over)
         except RuntimeError:
             if not self._loop.is_closed():
-                raise  # Otherwise nobody is left who could be told.
+                raise  # A closed loop needs no callback: the store has stopped.
 
     def _hand_over(self) -> None:
-        # First: whoever posts from now on schedules the next round, even if this one takes it.
+        # First: a post from now on schedules the next round, even if this one takes it.
         self._is_scheduled = False
         for _ in range(len(self._arrived)):
             event = self._arrived.popleft()

@@ -5,7 +5,7 @@
 A survey begins with the recursive watch, catches up with the leader (`sync`) and reads the tree; it
 follows every connection, since a connection's watches die with it and what happened without them
 must be found. While `ready`, change events say what to read again (`zookeeper_mirror`). Writes are
-taken only while `ready`, so that whoever decides a write has heard of everything before the gap.
+taken only while `ready`, so that the caller that decides a write knows everything before the gap.
 
 Theory of the promise that a multi returns after its changes were told: a server sends the change
 events of a transaction before it answers it, and refuses a multi only in the order of transactions,
@@ -240,7 +240,7 @@ class ZooKeeperStore:
             self._mirror.abort()
 
     def failed(self, reason: str) -> None:
-        """The session cannot be had: say so to whoever waits, or try again later."""
+        """The session cannot be had: fail what waits for it, or try again later."""
         self._give_up(reason, again=self._the_link.restart)
 
     def changed(self, path: str) -> None:

@@ -2,7 +2,7 @@
 
 A multi that was answered ends when the round of reading that covers its changes has been told; one
 whose answer was lost ends when the store is up to date again. Knows no connection and no clock:
-whoever waits for an outcome sets the limit.
+the caller that waits for an outcome sets the limit.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Writes:
         return write
 
     def forget(self, write: Write) -> None:
-        """Nobody waits for the outcome any more."""
+        """Drop a write whose caller has stopped waiting for the outcome."""
         self._under_way.pop(write, None)
 
     def answered(self, write: Write, results: Sequence[object], *, published_with: int) -> None:

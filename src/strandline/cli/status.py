@@ -118,7 +118,7 @@ def print_cluster(documents: Documents) -> None:
         names = next(iter(slow.values()))
         click.echo(f"Broker {', '.join(map(str, slow))}: {sentence_about(names)}", err=True)
     click.echo(
-        f"Cluster {newest['cluster_id']}  controller {_or_nobody(controller['broker'])} "
+        f"Cluster {newest['cluster_id']}  controller {_or_none(controller['broker'])} "
         f"(epoch {controller['epoch']})"
     )
     print_table(
@@ -262,7 +262,7 @@ def print_partitions(documents: Documents) -> None:
     for partition in newest["partitions"]:
         at = (partition["topic"], partition["partition"])
         click.echo(
-            f"{at[0]}/{at[1]}  leader {_or_nobody(partition['leader'])}  "
+            f"{at[0]}/{at[1]}  leader {_or_none(partition['leader'])}  "
             f"epoch {partition['leader_epoch']}  in sync {_ids(partition['in_sync']) or '-'}  "
             f"of {_ids(partition['replicas'])}"
         )
@@ -338,5 +338,5 @@ def _ids(brokers: list[int]) -> str:
     return ",".join(map(str, brokers))
 
 
-def _or_nobody(broker: int | None) -> object:
-    return "nobody" if broker is None else broker
+def _or_none(broker: int | None) -> object:
+    return "none" if broker is None else broker

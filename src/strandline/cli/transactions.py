@@ -1,4 +1,4 @@
-"""`strandline transactions`: who writes in which transaction, and those that nobody will end."""
+"""`strandline transactions`: the producer of each transaction, and hanging transactions."""
 
 from __future__ import annotations
 

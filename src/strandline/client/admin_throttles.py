@@ -3,7 +3,7 @@
 A move copies whole logs. Two kinds of settings bound what it takes: topics name the replicas that
 are slowed, on the side that sends (those there are) and on the side that receives (those that
 come), and brokers have a rate for each side. What was set for a move is taken back when it is over;
-replicas that somebody else named stay named.
+replicas that were named before stay named.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class ThrottleAdmin:
         }
 
     def _write(self, topic: str, sides: Mapping[str, set[str]]) -> None:
-        # Where all are slowed already, somebody else has said so.
+        # Where all replicas are throttled already, an operator has set that before.
         wanted = {side: named for side, named in sides.items() if _ALL not in named}
         self._configs.alter(
             Resource.topic(topic),

@@ -2,8 +2,9 @@
 
 Two parts of a cluster know of a transaction: its coordinator, by its transactional id, and the
 leader of each partition, by the producer's id. A transaction that only leaders know, or that its
-coordinator knows without the partition, hangs: nobody will write its end marker, and readers of
-committed records wait in front of it. This file knows how to ask both, and how to compare them.
+coordinator knows without the partition, hangs: no coordinator will write its end marker, and
+readers of committed records wait in front of it. This file knows how to ask both, and how to
+compare them.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ itself. It has no socket, thread or clock. It must not know what is asked.
 
 Theory: a broker that does not coordinate it says so, or cannot be reached; in both cases it
 is forgotten and looked for again, after a wait. What was asked fails, since whether it was carried
-out is unknown, and is asked again by whoever needs it.
+out is unknown, and the caller asks again if it needs to.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _GONE: Final = frozenset(
 
 @dataclass(eq=False, slots=True)
 class Ask:
-    """A request for a driver to send. It hands the outcome to `answered` of whoever made it."""
+    """A request for a driver to send. It hands the outcome to `answered` of its creator."""
 
     key: ApiKey
     request: Callable[[int], object]

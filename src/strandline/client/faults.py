@@ -3,8 +3,8 @@
     cause(find_control(cluster), Fault("kill", (1,)))
 
 One line of JSON is sent and one comes back, on a connection of its own: the brokers' ports are no
-way in, since those of a paused broker answer nobody. Where to connect every broker says, if its
-cluster was started with `--faults`. This file knows the lines; whoever has an event loop carries
+way in, since those of a paused broker do not answer. Every broker says where to connect, if its
+cluster was started with `--faults`. This file knows the lines; a caller with an event loop sends
 them itself (`asking`, `asking_for_states`, `done_of`, `states_of`).
 """
 
@@ -84,7 +84,7 @@ def asking_for_states() -> bytes:
 
 
 def done_of(line: bytes) -> str:
-    """What was done. Raises `ProtocolError` with the sentence of whoever refused it."""
+    """What was done. Raises `ProtocolError` with the sentence of the refusal."""
     return str(_answer(line, "done"))
 
 

@@ -90,7 +90,7 @@ def join_request(who: Membership, terms: JoinTerms, version: int) -> JoinGroupRe
 def sync_request(
     who: Membership, protocol: str, parts: Mapping[str, bytes], version: int
 ) -> SyncGroupRequest:
-    """Ask for the assignment; the leader brings everybody's."""
+    """Ask for the assignment; the leader brings those of all members."""
     _check_static("SyncGroup", who, version)
     return SyncGroupRequest(
         group_id=who.group,

@@ -37,7 +37,7 @@ class ProducerSettings:
     """Defaults are Java's where they mean the same; sizes in bytes before compression."""
 
     acks: int = -1
-    """-1: all replicas in sync have it; 1: the leader has it; 0: nobody answers."""
+    """-1: all replicas in sync have it; 1: the leader has it; 0: no answer is awaited."""
     is_idempotent: bool = True
     """Whether a retry is recognised as such. Without effect unless acks is -1."""
     codec: Codec = Codec.NONE

@@ -18,8 +18,8 @@ _GONE_MS: Final = 1_000
 """After so long it is looked whether a topic is there again."""
 PERMANENT_HERE: Final = frozenset(
     {
-        # Kafka calls these retriable, because metadata may be behind. Whoever knows that it may be
-        # waits for `topic_wait_ms`; for everybody else an unknown topic is a typing mistake.
+        # Kafka calls these retriable, because metadata may be behind. A caller that expects
+        # that waits for `topic_wait_ms`; otherwise an unknown topic is a typing mistake.
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         # Offered again, the damaged batch is the same damaged batch.
         ErrorCode.CORRUPT_MESSAGE,

@@ -111,8 +111,8 @@ class PartitionImage:
     def leads_under(self, broker_epoch: int) -> bool:
         """Whether the leader that this state names is the one registered under that epoch.
 
-        A leader that came back before anybody looked is still named by the state, under the epoch
-        that it had. It may have lost records, so it must not lead before it is elected anew.
+        A leader that came back before the controller acted is still named by the state, under the
+        epoch that it had. It may have lost records, so it must not lead before it is elected anew.
         """
         return self.has_leader and self.in_sync_epochs.get(self.leader) == broker_epoch
 

@@ -274,8 +274,8 @@ class Store(Protocol):
     heard. When the store is back the listener hears everything that it missed, at once, and only
     then writes are taken again; a multi that was under way ends with `OutcomeUnknown`, after that
     if the store is back soon. If the session has expired meanwhile there is a new one, nothing is
-    left of what the old one owned, and the deletions are part of what the listener hears: whoever
-    needs an ephemeral node makes it again when the node is seen to be gone.
+    left of what the old one owned, and the deletions are part of what the listener hears: the
+    owner of an ephemeral node makes it again when it sees the node gone.
     """
 
     @property

@@ -152,7 +152,7 @@ def _connection_limits(values: Mapping[str, Value]) -> dict[str, int]:
     if values["max.connections.per.ip"] == 0 and not limits:
         raise InvalidSetting(
             "max.connections.per.ip",
-            f"max.connections.per.ip is 0 and {name} is empty: nobody could connect.",
+            f"max.connections.per.ip is 0 and {name} is empty: no client could connect.",
         )
     return limits
 

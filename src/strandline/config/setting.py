@@ -15,7 +15,7 @@ from strandline.config.values import Kind, Value
 
 
 class Importance(Enum):
-    """How likely it is that somebody needs to change the setting, in Kafka's judgement."""
+    """How likely it is that an operator needs to change the setting, in Kafka's judgement."""
 
     HIGH = "high"
     MEDIUM = "medium"

@@ -3,7 +3,7 @@
     EMPTY ----------> PREPARING_REBALANCE <-----------------+------------+
       ^   first join     |        | all joined, or timeout  |            |
       +------------------+        v                         |            |
-        nobody joined       COMPLETING_REBALANCE -----------+            |
+        none joined         COMPLETING_REBALANCE -----------+            |
                                   | the leader's assignment is stored    | join, leave,
                                   v                                      | session over
                                 STABLE ----------------------------------+

@@ -1,7 +1,7 @@
 """The committed offsets of one `__consumer_offsets` partition, and those that are being written.
 
 Knows three layers. *Committed* offsets are durable: what a new coordinator would find in the log,
-and the only ones that anybody is told. *In flight* are writes whose records are appended and not
+and the only ones in answers. *In flight* are writes whose records are appended and not
 yet replicated; deletions must count with them, since their records come first in the log. A write
 moves from the second layer to the first when it is durable, and vanishes if its append was refused.
 *Pending* are offsets of open transactions, from their append on: they become committed with the

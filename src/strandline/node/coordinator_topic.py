@@ -101,8 +101,8 @@ def _outcomes(code: ErrorCode) -> Sequence[ErrorCode | None]:
     if code is ErrorCode.NONE:
         return (None,)
     if code is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND:
-        # Committed, but by fewer replicas than asked for: whoever waits is told so, and the
-        # records count.
+        # Committed, but by fewer replicas than asked for: the caller gets this error,
+        # and the records count.
         return (code, None)
     return (code,)
 

@@ -95,7 +95,7 @@ class ConsumerReader:
         replica.check_epoch(fetched.current_leader_epoch)
         leader, log = replica.leader, replica.log
         if leader is None and not (self.may_follow and replica.is_following):
-            # Who is neither leads nobody, and what it lacks is not out of anybody's range.
+            # A replica without a role has no log range, so the offset is not out of range either.
             raise ProtocolError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         _fill_offsets(answer, log)
         wants_committed = self._isolation_level == READ_COMMITTED

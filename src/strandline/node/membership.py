@@ -4,7 +4,7 @@ The registration is an ephemeral node, so it goes with the session that made it;
 does not show it, it is made again (level-triggered, whether at the start or after an expiry). A
 stopping broker announces that in its registration: the controller then moves leadership away and
 takes the broker out of in-sync sets, and the broker stops when that is done or takes too long. It
-needs no request for this, since everybody follows the metadata.
+needs no request for this, since every broker follows the metadata.
 
 This file must not know the log, or who decides about leaders.
 """

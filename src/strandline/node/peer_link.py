@@ -8,7 +8,7 @@ order and deadlines. It does not know sockets (it says what it wants in effects)
 requests mean, nor which broker needs a link (`peers`).
 
 Theory: whatever goes wrong ends the link, because nothing that follows a lost or unreadable answer
-could be told apart, and then everything that was asked on it fails. Whoever asked decides whether
+could be told apart, and then everything that was asked on it fails. The caller decides whether
 to ask again; a new ask dials again, but not before a pause that doubles with every failure in a
 row (Kafka's `reconnect.backoff.ms`). There is no jitter: few brokers redial one that came back.
 """

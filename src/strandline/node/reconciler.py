@@ -82,7 +82,7 @@ class Reconciler(Generic[Result]):
         try:
             decision = self._decide(image, now)
         except Exception:
-            # A bug of ours in one decision: the turn serves everybody else, too.
+            # A bug of ours in one decision: the turn serves the rest of the node, too.
             log.exception("A bug: it could not be decided how to %s", self._purpose)
             self._retry(now)
             return

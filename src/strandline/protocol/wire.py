@@ -28,8 +28,8 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 class RecordsRange(Protocol):
     """Records that are somewhere else, for instance in a log file: only their size is known here.
 
-    The encoder writes the length and leaves the object itself among the chunks, so that whoever
-    sends them can do so without the bytes ever entering the process.
+    The encoder writes the length and leaves the object itself among the chunks, so that the
+    sender can pass them on (sendfile) without the bytes ever entering the process.
     """
 
     @property
@@ -77,7 +77,7 @@ def long_string_length(size_plus_one: int) -> bytes:
 
 
 def skip_tagged_fields(buffer: memoryview, position: int, limit: int, count: int) -> int:
-    """Step over `count` tagged fields that nobody here knows. Returns the position behind them.
+    """Step over `count` tagged unknown fields. Returns the position behind them.
 
     `count` is its first byte as read; a longer varint is completed from `position`.
     """

@@ -48,7 +48,7 @@ _OFFSET_MAX: Final = 2**63 - 1
 _MILLISECONDS_MAX: Final = _OFFSET_MAX // 1000
 
 ColumnBuffer: TypeAlias = object
-"""Bytes that are not changed any more, for whoever understands the buffer protocol."""
+"""Bytes that are not changed any more, for consumers of the buffer protocol."""
 
 
 class VariableColumn(NamedTuple):

@@ -89,7 +89,7 @@ class KeyMap:
     """The newest offset of each key in `memory_bytes`, filled to `load_factor`.
 
     Keys are told apart by 16 bytes of a hash keyed with `secret`: with a secret drawn for each
-    round nobody can prepare keys that collide.
+    round no client can prepare keys that collide.
     """
 
     def __init__(self, memory_bytes: int, load_factor: float, secret: bytes) -> None:

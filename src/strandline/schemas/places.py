@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 REGISTRY_VARIABLE: Final = "STRANDLINE_SCHEMA_REGISTRY"
-"""An environment variable with the registry's URL: command lines are seen by everybody."""
+"""An environment variable with the registry's URL: every user of a machine sees command lines."""
 
 
 class SchemaPlaces(NamedTuple):

@@ -1,4 +1,4 @@
-"""All schemas that were named: files first, which somebody chose, then the registry.
+"""All schemas that were named: files first, which the user chose, then the registry.
 
 This file knows no fastavro, so that it can say what is missing where that is not installed.
 """

@@ -1,7 +1,7 @@
 """Bugs that a node tells of: it logs a traceback, and goes on.
 
-Whoever lets a node work names the machine first (`working`), so that a record that comes meanwhile
-belongs to it; worlds beside each other do not hear each other's.
+A caller that lets a node work names the machine first (`working`), so that a record that comes
+meanwhile belongs to it; worlds beside each other do not hear each other's.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _LOGGER = logging.getLogger("strandline")
 
 
 class BugWatch(Generic[Who]):
-    """Collects what is logged with a traceback while somebody's node works, as long as it lives."""
+    """Collects what is logged with a traceback while a node works, from its creation to its end."""
 
     def __init__(self, told: Callable[[Who, str], None]) -> None:
         self.working: Who | None = None
@@ -70,7 +70,7 @@ def is_of_simulator(place: str) -> bool:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Log nothing but errors: warnings of thousands of runs are of no use to anybody."""
+    """Log only errors: thousands of runs would fill the log with warnings."""
     before = _LOGGER.level
     _LOGGER.setLevel(logging.ERROR)
     try:

@@ -9,7 +9,7 @@ ahead or behind, can be set (by days), and can drift by itself (F-56..F-58).
 Theory: between two changes of its rate a clock is a line, kept in millionths of a microsecond, so
 that no rounding ever adds up. A reading is the line rounded down to a millisecond; `due_us` is the
 exact inverse: the least true time at which the reading is reached. Times of processes are computed
-from the present rate, so whoever waits for one must look again when the rate has changed.
+from the present rate, so a caller that waits for one must look again when the rate has changed.
 
 Knows the schedule's time and nothing else.
 """
@@ -133,7 +133,7 @@ class NodeClock:
         self._frozen = self._mono
 
     def thaw(self) -> None:
-        """It goes on. Nobody has read the clocks meanwhile."""
+        """Let the clocks go on. No process has read them while they were frozen."""
         if self._frozen is None:
             return
         self._begin_line()

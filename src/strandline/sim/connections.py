@@ -1,6 +1,6 @@
 """The connections of one process: what stands between its node and the network's wires.
 
-    Served        somebody has dialled this broker, a client or another broker
+    Served        accepted: a client or another broker has dialled this broker
     Linked        this broker has dialled another one
     Connections   all of them, and the effects that are for them
 
@@ -67,7 +67,7 @@ class Served:
         return connection is not None and not self._process.is_blocked and connection.wants_input
 
     def read_late(self, chunk: LogSlice) -> bytes | None:
-        """What is in that range of the file now; None if there is nobody to read it any more."""
+        """The bytes in that range of the file now; None if the sending process has ended."""
         if self._process.is_over:
             return None
         try:
@@ -95,7 +95,7 @@ class Served:
             return
         buffer = bytearray(frame)
         process.node.receive(connection, memoryview(buffer), process.now)
-        # The bytes belong to the driver again: nobody may look at them any more.
+        # The buffer belongs to the driver again: the node must not read it any more.
         buffer[:] = _USED_UP * len(buffer)
 
     def _forget(self, reason: str) -> None:

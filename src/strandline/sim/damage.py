@@ -4,10 +4,10 @@ TCP's checksum finds most flips; what it misses can be anywhere. A flip in an of
 or a partition's number would be believed, by Kafka as well as here: no checksum covers them. So a
 test of what a receiver does about flips must choose the bits:
 
-- `flip_in_records`: a bit of a record batch, in its CRC or in what the CRC covers. Whoever gets it
+- `flip_in_records`: a bit of a record batch, in its CRC or in what the CRC covers. The receiver
   must refuse the batch: a broker answers CORRUPT_MESSAGE, a follower fetches again, a consumer
   reports it. It never gets into a log, nor to an application (I-47).
-- `flip_in_size`: the sign bit of a frame's size. Whoever gets it must end the connection.
+- `flip_in_size`: the sign bit of a frame's size. The receiver must end the connection.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ class Disk:
     def killed(self) -> bool:
         """The process is over, the machine goes on; whether anything that was written is lost.
 
-        That is so only for what a failed sync has dropped: nobody holds these pages any more, and
+        That is so only for what a failed sync has dropped: the page cache has lost these pages, and
         the next reader gets what is on disk (F-45).
         """
         lossy = False
@@ -84,7 +84,7 @@ class Disk:
         self._format()
 
     def keep_copy(self) -> None:
-        """Somebody copies all of it, while no process uses it."""
+        """Copy all files of the disk as an operator does while the broker is down."""
         self._copy = self.files.kill_clone()
 
     def restore_copy(self) -> bool:

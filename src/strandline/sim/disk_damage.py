@@ -57,8 +57,8 @@ def rot(files: MemoryFiles, path_part: str, random: Random) -> Damage | None:
 def _into_the_checksum(data: bytearray, at: int) -> int:
     """That place in a file of batches, or the next one that a checksum covers.
 
-    Offset, length, leader epoch and magic of a batch stand in front of it. Of what comes of their
-    rot, on a follower that has believed them as well, nobody can say whose fault it is.
+    Offset, length, leader epoch and magic of a batch stand in front of it. If they rot,
+    a follower believes them, too, and the checkers cannot tell damage from a bug.
     """
     position = 0
     while position <= at and (fields := header_fields(data, position)) is not None:

@@ -82,8 +82,8 @@ class Faults:
     """See the module.
 
     `starved` is the share of the operations that need a handle and get none. `stall_us` is how long
-    the disk has let the machine wait since somebody took the number. `happened` counts the faults
-    that were met, by (operation, kind).
+    the disk has let the machine wait since the caller last took the number. `happened` counts the
+    faults that were met, by (operation, kind).
     """
 
     random: Random

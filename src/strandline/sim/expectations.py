@@ -34,7 +34,7 @@ class Expectations:
     """Looks at one run; `unmet` says where it did not go as the plan says."""
 
     def __init__(self, script: PlanScript) -> None:
-        """Raises `BadScript`, with its line, for what nobody can do and no state there is."""
+        """Raises `BadScript`, with its line, for an unknown verb or an unknown name of a state."""
         self._script = script
         self.unmet: list[str] = []
         for action, line in zip(script.plan.actions, script.lines, strict=True):

@@ -44,7 +44,7 @@ _WRITE_BACK_US: Final = (500_000, 5_000_000)
 
 
 def _ignore(clean: bool) -> None:
-    """Nobody wants to know how a shutdown went."""
+    """The callback for a shutdown whose outcome the caller does not need."""
 
 
 class Machine:
@@ -216,7 +216,7 @@ class Machine:
     # -- what the network asks ---------------------------------------------------------------
 
     def accept(self, wire: Wire, source: End) -> Served | None:
-        """Somebody dials. The kernel takes it from the beginning of a start on."""
+        """Accept a connection. The kernel listens from the beginning of a start on."""
         return None if self._process is None else self._process.connections.arrived(wire, source)
 
     # -- what the process tells --------------------------------------------------------------
@@ -250,7 +250,7 @@ class Machine:
         """A disk operation was the last one of the process."""
         cause = ended.cause
         if not isinstance(cause, CrashPoint):
-            raise InvariantViolated(f"Nobody knows how a process ends by {cause}.")
+            raise InvariantViolated(f"A process cannot end by {cause}.")
         self.world.note(f"{self.address} dies at a disk operation: {cause}")
         if cause.how == "power":
             self._end("power", cause.mode)
@@ -260,7 +260,7 @@ class Machine:
     def broke(self, error: Exception) -> None:
         """An exception came out of the node that should not: the process ends.
 
-        One that the simulator itself has raised goes on to whoever runs it.
+        One that the simulator itself has raised goes on to the caller of the run.
         """
         place = place_of(error)
         if is_of_simulator(place):

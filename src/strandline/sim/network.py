@@ -3,15 +3,15 @@
 All connections, of brokers and of clients, are `Wire`s over `Path`s. This file opens them, knows
 which are there, and holds the faults:
 
-    cut      packets vanish; nobody is told. Data that is stuck for long ends a connection, a dial
+    cut      packets vanish without a notice. Data that is stuck for long ends a connection, a dial
              ends in its time-out, both as in TCP (F-22 to F-27)
     clog     packets wait and come in a burst (F-32)
-    stall    packets arrive but nobody reads them; the window fills (F-34)
+    stall    packets arrive but the receiver does not read; the window fills (F-34)
     slow     everything takes a multiple of its time
     reset    all connections between two ends die, in mid-frame if something is under way (F-31)
     flip     one bit changes (F-33), see `damage`
 
-Faults are for one direction, or both ways where it says so; `None` is everybody. The same fault on
+Faults are for one direction, or both ways where it says so; `None` is every end. The same fault on
 the same pair may be made by several causes: it ends when the last of them ends it. This file does
 not know when faults come (the plan does), nor what frames mean.
 """
@@ -35,7 +35,7 @@ from strandline.types import BrokerId
 __all__ = ["End", "Host", "Network", "Peer", "ServerPeer", "Wire"]
 
 Pair: TypeAlias = tuple[End | None, End | None]
-"""Who sends and who receives; None is everybody."""
+"""The sender and the receiver of packets; None is every end."""
 
 
 class Host(Protocol):
@@ -54,7 +54,7 @@ class Host(Protocol):
         """`socket.request.max.bytes` of the process."""
 
     def accept(self, wire: Wire, source: End) -> ServerPeer | None:
-        """Somebody connects; None if no process listens."""
+        """Accept a connection; None if no process listens."""
 
 
 @dataclass(slots=True)

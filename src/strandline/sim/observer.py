@@ -47,7 +47,7 @@ class Observer(Protocol):
         """A node has heard that a round of compaction is over."""
 
     def bug(self, machine: Machine | None, sentence: str) -> None:
-        """Somebody logged a traceback, or an exception came out of a node."""
+        """A node logged a traceback, or an exception came out of it."""
 
 
 class Silent:

@@ -4,7 +4,7 @@ Theory. A follower whose fetches are limited to fewer bytes than a batch has is 
 round trip, whatever waits for it; in Kafka as well. Producers that write more batches than that
 leave it behind for good, and no cluster puts that right while they go on. So a drawn run with such
 a limit has producers that leave its followers time to make up for what they missed (I-49). Plans
-that somebody writes are played as they are.
+that are written by hand are played as they are.
 """
 
 from __future__ import annotations

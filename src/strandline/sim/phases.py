@@ -49,7 +49,7 @@ Told = Callable[[str, int], None]
 
 
 class _Enough(Exception):
-    """Something was violated, and nobody wants to know more."""
+    """Ends a run at its first violation; what follows from one violation says little."""
 
 
 class Bounds:
@@ -63,7 +63,7 @@ class Bounds:
         self.in_sync_us = min(2 * session_us + 3 * lag_us + 2 * _SLACK_US, options.liveness_us)
         """I-49."""
         self.repair_us = min(2 * session_us + lag_us + _SLACK_US // 2, options.liveness_us)
-        """Until who crashed is made good, or will not be before somebody else is repaired."""
+        """How long a crashed broker may need to be in sync again, unless it waits for others."""
 
 
 class Course:
@@ -256,7 +256,7 @@ class Course:
         self.workload.perform(Action(0, "create-topic", (CONSUMER_OFFSETS,), wishes))
 
     def _repair(self) -> None:
-        """Start anew whoever has to be, perhaps on a new disk, one after the other.
+        """Restart the brokers that need it, perhaps on new disks, one after the other.
 
         Each waits until the budget allows it. That may never be, if two wait for one another: then
         there is no other way, and the budget is exceeded.

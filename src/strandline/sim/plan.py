@@ -60,7 +60,7 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class ClientSpec:
-    """Somebody who works with the cluster: `client producer p1 topic=t acks=all every=20ms`."""
+    """A client of the cluster: `client producer p1 topic=t acks=all every=20ms`."""
 
     kind: str
     name: str
@@ -121,8 +121,8 @@ class Options:
     settings: Mapping[str, str] = field(default_factory=dict)
     """Broker settings by Kafka's names, the same for all brokers."""
     minimums: tuple[int, ...] = ()
-    """`min.insync.replicas` in the file of each broker, while somebody changes it; none: all have
-    that of `settings`."""
+    """`min.insync.replicas` in the file of each broker, while an operator changes it; none: all
+    have that of `settings`."""
     topics: tuple[TopicSpec, ...] = ()
     latency: LatencySpec = LatencySpec()
     """Between brokers, and between brokers and clients."""

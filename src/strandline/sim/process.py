@@ -391,4 +391,4 @@ class Process:
 
 
 def _nobody_asks(clean: bool) -> None:
-    """A process that stops by itself tells nobody how that went."""
+    """The shutdown callback of a process that stops by itself: no caller waits for the outcome."""

@@ -1,7 +1,7 @@
 """What people read of a run, of many runs, and of a run that went wrong.
 
-This file makes lines of text from plans and verdicts. It measures nothing: whoever has run knows
-how long it took. Nothing here is ever read back; that is what `text` is for.
+This file makes lines of text from plans and verdicts. It measures nothing: the caller says
+how long a run took. Nothing here is ever read back; that is what `text` is for.
 """
 
 from __future__ import annotations

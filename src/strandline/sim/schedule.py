@@ -21,7 +21,7 @@ Item = TypeVar("Item")
 Action: TypeAlias = Callable[[], None]
 
 START_US: Final = 1_000_000
-"""The time at which a run begins: time 0 would be taken for "never" by somebody."""
+"""The time at which a run begins, in us. Not 0, which some code takes for "never"."""
 
 _TIEBREAK_BITS: Final = 16
 

@@ -61,7 +61,7 @@ def are_logs_equal(world: World, partition: TopicPartition) -> bool:
 
 
 def table(world: World) -> str:
-    """Who leads what and how far everybody is, a line per replica."""
+    """The leader of each partition and the offsets of its replicas, a line per replica."""
     image = world.image
     lines = [f"at {world.schedule.now_ms} ms, controller {image.controller}"]
     lines += [f"  {_machine_line(world, machine)}" for machine in world.machines.values()]

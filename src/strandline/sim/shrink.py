@@ -7,7 +7,7 @@ left out. What makes runs shorter comes first: everything after the failure, cli
 actions, for most of them have nothing to do with it; then brokers, and all that differs from a calm
 cluster (settings, latencies, options of clients); last the lengths of things.
 
-All of it is deterministic; only whoever sets a limit of time makes it depend on the machine. This
+All of it is deterministic; only a limit of time makes the result depend on the machine. This
 file knows plans and asks `is_bad`, which runs them; it knows no world. `is_bad` must be true of the
 same failure only, or the end is another bug than the beginning.
 """

@@ -20,7 +20,7 @@ METADATA_STATES: Final = (
     "preferred leader returns",
     "leader is elected out of the eligible",
     "unclean election",
-    "nobody leads",
+    "no leader",
     "leader epoch rises, same leader",
     "reassignment begins",
     "reassignment completes",
@@ -130,7 +130,7 @@ class MetadataStates:
     def _election(self, was: PartitionImage, now: PartitionImage) -> None:
         found = self._found
         if now.leader < 0:
-            found["nobody leads"] += 1
+            found["no leader"] += 1
             return
         found["leader changes"] += 1
         if now.leader in was.elr and now.leader not in was.in_sync_replicas:

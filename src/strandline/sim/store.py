@@ -5,8 +5,9 @@
 It does what ZooKeeper does behind `broker.zookeeper_store`, and allows whatever that allows, so
 that a node which is right here is right there: writes are carried out one after another on one
 tree; each client hears of them late, and perhaps of several at once, but in their order, and before
-what came of its own write (F-36..F-39). Nobody can write while the ensemble is out of service, and
-sessions are counted anew when it is back (F-40). How a client sees all this is in `store_client`.
+what came of its own write (F-36..F-39). No client can write while the ensemble is out of service,
+and sessions are counted anew when it is back (F-40). How a client sees all this is in
+`store_client`.
 
 The truth is here (`tree`, `image`): `watchers` hear each change of it at once. Each broker's delays
 come from a stream of its own.
@@ -81,7 +82,8 @@ class Session:
     client: Client | None = None
     is_open: bool = True
     deadline_us: int | None = None
-    """When it ends unless its client is heard of. None while that is in touch, or nobody counts."""
+    """When it ends unless its client is heard of. None while that is connected or the ensemble
+    down."""
 
 
 class Store:
@@ -128,8 +130,8 @@ class Store:
         return self.tree.view()
 
     def apply(self, operations: Sequence[Operation], session: SessionId = NO_SESSION) -> None:
-        """Do all operations, which everybody hears of, or none. Raises `MultiRefused`, and
-        `StoreUnavailable` if nobody can write."""
+        """Do all operations, and notify all clients, or none. Raises `MultiRefused`, and
+        `StoreUnavailable` while the ensemble is out of service."""
         if not self.is_available:
             raise StoreUnavailable("The metadata store is out of service.")
         self._tell(self.tree.multi(operations, session).changes)
@@ -242,7 +244,7 @@ class Store:
             self._end_in(timeout_us - unheard_us, session)
 
     def end(self, session: Session) -> None:
-        """End a session; what it owned goes. Its client learns of it later than everybody else."""
+        """End a session; what it owned goes. Its client learns of it later than all others."""
         if not session.is_open:
             return
         session.is_open = False

@@ -10,8 +10,8 @@ it is on its way, in order with all others, to be told: first the news, then the
 When the connection is lost, requests on their way are lost, and notifications that were not told
 yet become part of what was missed. The first notification of the next connection (the survey) tells
 all of it; after it, callers that wait for a lost answer hear `OutcomeUnknown`, and writes are taken
-again. Nobody waits longer than a time or two that sessions last: then the failure is told before
-the news.
+again. A caller waits for one or two session timeouts at most: then it gets the failure before
+the client has the new state.
 
 Silence is not loss: while a broker is cut off or its process is paused, what either side sends is
 held, and goes on if that was short. A server that hears nothing ends the session at its time.
@@ -366,7 +366,7 @@ class StoreClient:
             self._end(write, write.answer if write.is_answer_known else unknown())
 
     def _limit_waiting(self) -> None:
-        """Outcomes may come late now: nobody waits for ever."""
+        """Set a time limit for the outcomes of writes, which may come late from now on."""
         for write in self._writes:
             if not write.has_alarm:
                 write.has_alarm = True

@@ -88,7 +88,7 @@ class SweepResult:
     cpu_s: float = 0.0
     wall_s: float = 0.0
     was_stopped: bool = False
-    """Whether somebody ended it before all seeds were run."""
+    """Whether the user ended it before all seeds were run."""
     is_as_drawn: bool = True
     """Whether seeds drew their profile themselves, and were run as they are."""
 
@@ -365,5 +365,5 @@ def _work(connection: Connection) -> None:
         signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS_MAX)
         result = job.runner(job.seed, job.profile)
         gc.collect()
-        with suppress(BrokenPipeError):  # nobody is there any more, which shows above
+        with suppress(BrokenPipeError):  # the parent has ended the sweep
             connection.send(result)

@@ -56,7 +56,7 @@ class Trace:
         return self._hash.hexdigest()
 
     def add(self, now_us: int, kind: int, who: int, data: bytes | bytearray | memoryview) -> None:
-        """Something was delivered to somebody."""
+        """Record the delivery of `data` to the end `who`."""
         self._entries.append(_ENTRY.pack(now_us, kind, who, crc32(data)))
         if len(self._entries) > _ENTRIES_MAX:
             self._take_in()

@@ -29,7 +29,7 @@ class Write:
     told: Told
     session: Session
     patience_us: int
-    """The time at which nobody waits for it any longer."""
+    """The time at which the caller stops waiting for the outcome."""
     fate: bool | None
     """Whether the connection breaks under it, after it was applied or before."""
     answer: StoreError | None = None

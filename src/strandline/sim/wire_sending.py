@@ -179,7 +179,7 @@ class WireSending(WireState):
         if other.state is not State.OVER:
             other.take(item)
         elif not isinstance(item, Control) or other.is_forgotten:
-            # So does a kernel answer what comes for a connection that nobody has any more.
+            # A kernel, too, answers with RST what comes for a connection that it does not know.
             other.send_reset()
 
     def _when_it_leaves(self, late: Late) -> bytes:
@@ -197,7 +197,7 @@ class WireSending(WireState):
         self._schedule.at(at_us, self._reset_arrived)
 
     def _reset_arrived(self) -> None:
-        """RST is a packet that nobody sends again."""
+        """A packet with RST arrived. A kernel does not retransmit a lost one."""
         if not self.path.is_dead and self.other is not None:
             self.other.break_off(RESET)
 

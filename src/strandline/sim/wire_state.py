@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from strandline.sim.wires import Wire
 
 FRAME_BYTES_MAX: Final = 104_857_600
-"""The limit of whoever does not say: the default of `socket.request.max.bytes`."""
+"""The largest frame of an end that sets no limit: the default of `socket.request.max.bytes`."""
 CLOSED: Final = "it closed the connection"
 RESET: Final = "reading failed: Connection reset by peer"
 TIMED_OUT: Final = "writing failed: Connection timed out"
@@ -32,7 +32,7 @@ class Peer(Protocol):
     """Whose end a wire is. Everything is told later than the call that led to it."""
 
     def opened(self) -> None:
-        """The connection stands. Told to whoever dialled."""
+        """The connection is established. Called at the end that dialled."""
 
     def received(self, frame: bytes) -> None:
         """One whole frame came, its size left out."""
@@ -42,14 +42,14 @@ class Peer(Protocol):
 
 
 class ServerPeer(Peer, Protocol):
-    """Whoever accepted a connection."""
+    """The end that accepted a connection."""
 
     @property
     def wants_input(self) -> bool:
         """Whether another frame may be handed over."""
 
     def read_late(self, chunk: LogSlice) -> bytes | None:
-        """What is in that range of the file now; None if there is nobody to read it any more."""
+        """The bytes in that range of the file now; None if the sending process has ended."""
 
 
 class Control(Enum):

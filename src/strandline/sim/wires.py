@@ -9,9 +9,9 @@ nor how long bytes take (`latency`), nor what is being broken (`network`).
     dial ── SYN ──> accepted ── SYN-ACK ──> open ── close, FIN, reset, time-out, death ──> over
 
 What TCP does and this keeps: bytes come whole and in order or not at all; a connection can end in
-the middle of a frame; nobody hears that the other side lost its power until a packet of theirs
-reaches the machine again; bytes of a file that were given to sendfile belong to the page cache
-until they have left, so that they change when the file changes (`Late`).
+the middle of a frame; an end does not learn that the other machine lost its power until one
+of its packets reaches that machine again; bytes of a file that were given to sendfile belong to the
+page cache until they have left, so that they change when the file changes (`Late`).
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Wire(WireReading):
     # -- dialling ----------------------------------------------------------------------------
 
     def dial(self) -> None:
-        """Send SYN, again and again if nobody answers."""
+        """Send SYN, and retransmit it until there is an answer."""
         self._put(Control.SYN_ACK, 0)
         self._schedule.after(self._network.tcp.connect_timeout_us, self._timed_out)
 

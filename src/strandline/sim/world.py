@@ -47,7 +47,7 @@ QUICK: Final = {
     # Indexes are preallocated, and tables of a million entries take their time.
     "log.index.size.max.bytes": "4096",
 }
-"""What a simulated broker has if nobody says otherwise."""
+"""The settings of a simulated broker unless the plan gives others."""
 
 NOTES_MAX: Final = 300
 _CLIENT: Final = 0x8000
@@ -173,7 +173,7 @@ class World:
         return [f"{us // 1000}.{us % 1000:03} ms: {text}" for us, text in self._notes]
 
     def bug(self, machine: Machine | None, sentence: str) -> None:
-        """Somebody's node has a bug."""
+        """Report a bug of a node, or of the simulator (`machine` is None)."""
         self.note(f"BUG {'' if machine is None else f'of {machine.broker_id}'}: {sentence}")
         for observer in self.observers:
             observer.bug(machine, sentence)

@@ -347,7 +347,7 @@ def _listening(config: BrokerConfig, listener: str) -> BrokerConfig:
 
 
 def _larger(groups: Sequence[Sequence[BrokerId]]) -> Sequence[BrokerId]:
-    """The group that keeps the metadata if nobody says which."""
+    """The group that keeps the metadata unless the caller names one."""
     largest = max(groups, key=len, default=())
     if sum(len(group) == len(largest) for group in groups) > 1:
         raise ClusterError(

@@ -67,7 +67,7 @@ async def page(
 
 
 def _registry_variable(schemas: SchemaPlaces) -> dict[str, str]:
-    """Not an argument: the URL may hold a password, and everybody sees a process's arguments."""
+    """Not an argument: the URL may hold a password, and all users see a process's arguments."""
     return {} if schemas.registry is None else {REGISTRY_VARIABLE: schemas.registry}
 
 

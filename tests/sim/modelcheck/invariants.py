@@ -53,7 +53,7 @@ class Invariants:
         if leader != NOBODY and not replicas[leader].is_in_sync:
             found += (Broken("I-12", f"leader {leader} is not in sync"),)
         if not any(each.is_in_sync or each.is_eligible or each.was_complete for each in replicas):
-            found += (Broken("I-12", "nobody is in sync or eligible, or was so"),)
+            found += (Broken("I-12", "no replica is in sync or eligible, or was so"),)
         minimum = min(self._bounds.min_in_sync, len(replicas))
         if any(replica.is_eligible for replica in replicas) and len(in_sync) >= minimum:
             found += (Broken("I-31", "there are eligible replicas beside enough in sync"),)

@@ -176,7 +176,7 @@ class _Judge:
         elif self._sender not in proposed:
             problem = "The leader is not in the set that it proposes."
         elif item.is_recovering and len(proposed) > 1:
-            problem = "Nobody can join while the leader recovers from an unclean election."
+            problem = "No replica can join while the leader recovers from an unclean election."
         elif item.is_recovering and not partition.is_recovering:
             problem = "A leader that has recovered cannot begin again."
         if problem is not None:

@@ -123,7 +123,7 @@ def remember_broker(image: ClusterImage, node: BrokerNode) -> tuple[Operation, .
 
 
 def announce_shutdown(image: ClusterImage, broker_id: BrokerId) -> tuple[Operation, ...]:
-    """Tell everybody that the broker is about to stop; nothing if that is known or it is gone.
+    """Record that the broker is about to stop; nothing if that is known or it is gone.
 
     The controller then moves leadership away and takes the broker out of in-sync sets, except
     where no other broker could take over. `BadVersion` and `NoNode` mean that the broker registered
@@ -139,7 +139,7 @@ def announce_shutdown(image: ClusterImage, broker_id: BrokerId) -> tuple[Operati
 def report_offline(
     image: ClusterImage, broker_id: BrokerId, offline: frozenset[TopicPartition]
 ) -> tuple[Operation, ...]:
-    """Tell everybody which replicas of the broker lie on a failed disk; nothing if that is known.
+    """Record which replicas of the broker lie on a failed disk; nothing if that is known.
 
     Refused as `announce_shutdown` is.
     """

@@ -95,8 +95,8 @@ def with_members(
 ) -> PartitionImage:
     """The partition with another in-sync set, and with the eligible leaders that follow from it.
 
-    While fewer replicas are in sync than must be, the high watermark stands still; so whoever was
-    complete before and leaves now stays complete (KIP-966, with D-02).
+    While fewer replicas are in sync than must be, the high watermark stands still; so a replica
+    that was complete before and leaves now stays complete (KIP-966, with D-02).
     """
     wanted = set(in_sync)
     ordered = tuple(b for b in partition.replicas if b in wanted)

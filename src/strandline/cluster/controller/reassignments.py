@@ -6,8 +6,8 @@ that are being added fetch like any follower, and the reconciliation ends it whe
 is in sync (spec 2.6). Since the node has both the original and the target, any controller can go
 on, change the target, or go back.
 
-Whoever changes or cancels a reassignment gives up the replicas that it was adding and that the new
-target does not have: they leave at once, with a new leader epoch, as in Kafka.
+A change or a cancellation of a reassignment removes the replicas that it was adding and that the
+new target does not have: they leave at once, with a new leader epoch, as in Kafka.
 """
 
 from __future__ import annotations

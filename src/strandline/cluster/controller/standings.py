@@ -2,10 +2,10 @@
 
 A partition's state records the broker epoch under which each member of the in-sync set, or of the
 eligible leaders, was last known to be complete. Compared with the registrations of now, that tells
-a member that stayed from one that is gone and from one that restarted, however much later somebody
-looks (KIP-380). A registration says of which earlier ones nothing was lost (KIP-966): a record from
-one of these still holds. Here it is only judged; what follows from it is `partition_repair`'s to
-say.
+a member that stayed from one that is gone and from one that restarted, however much later the
+controller looks (KIP-380). A registration says of which earlier ones nothing was lost (KIP-966): a
+record from one of these still holds. Here it is only judged; what follows from it is
+`partition_repair`'s to say.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class Members:
 
     @property
     def complete(self) -> tuple[BrokerId, ...]:
-        """Everybody who still holds every committed record, here or not."""
+        """The brokers that still hold every committed record, running or not."""
         return tuple(b for b in (*self.in_sync, *self.eligible) if b not in self.lossy)
 
     def standing_at(

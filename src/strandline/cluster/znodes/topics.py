@@ -14,7 +14,7 @@ version of this node *is* the partition epoch:
      "elr": [3], "last_known_elr": []}                  of our own: only when there are any
 
 Keys of our own are passed over by Kafka's readers. `isr_epochs` has the broker epoch under which
-each member of `isr` and `elr` was last known to be complete, so that whoever looks later sees that
+each member of `isr` and `elr` was last known to be complete, so that a later controller sees that
 a member restarted in between (KIP-380, KIP-903). `elr` and `last_known_elr` are those of KIP-966.
 
 The nodes in between are empty and are always made and removed together with the state. A node

@@ -1,4 +1,4 @@
-"""What a user may say to the source, read and checked before anybody is asked.
+"""The options of the source, read and checked before any broker is asked.
 
 Names, defaults and precedence are those of Spark's own `kafka` source
 (https://spark.apache.org/docs/4.2.0/structured-streaming-kafka-integration.html), so that a query

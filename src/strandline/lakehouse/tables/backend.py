@@ -1,8 +1,8 @@
 """What a table format must be able to do for `committing` and `maintenance`.
 
 Theory: the two need little: to see a table as it is, and to change it in one step that fails when
-anybody else changed it since. All that makes a batch land once is built on that one step, above
-this interface.
+another writer has changed it since. All that makes a batch land once is built on that one step,
+above this interface.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ class Report:
 
     @property
     def is_good(self) -> bool:
-        """Whether nothing is wrong, as far as anybody can know."""
+        """Whether nothing was found wrong, by what could be compared."""
         return not self.wrong and not any(
             count and verdict.is_wrong
             for each in self.partitions.values()

@@ -236,9 +236,11 @@ def _leader_reason(
     away = brokers.why_away(old.leader) if old.has_leader else None
     if not new.has_leader:
         waits = ", ".join(map(str, sorted({*new.in_sync_replicas, *new.elr, *new.last_known_elr})))
-        return f"{away or 'the leader cannot lead'}; only {waits or 'nobody'} may lead, and is away"
+        return (
+            f"{away or 'the leader cannot lead'}; only {waits or 'no broker'} may lead, and is away"
+        )
     if is_unclean:
-        return "unclean election: nobody was left who had every committed record"
+        return "unclean election: no replica was left that had every committed record"
     if away is not None:
         return away
     if not old.has_leader:

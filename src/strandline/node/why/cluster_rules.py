@@ -15,7 +15,7 @@ _CERTIFICATE_SOON_MS: Final = 30 * 86_400_000
 
 
 def no_controller(scene: Scene) -> Iterator[Finding]:
-    """Nobody decides."""
+    """The cluster has no controller."""
     controller = scene.image.controller
     if controller is None or not scene.image.is_alive(controller):
         last = scene.node.telemetry.history.last(Kind.CONTROLLER)
@@ -55,7 +55,7 @@ def not_registered(scene: Scene) -> Iterator[Finding]:
 
 
 def election_refused(scene: Scene) -> Iterator[Finding]:
-    """Elections that somebody asked for in vain."""
+    """Elections that a client requested and the controller refused."""
     for refusal in scene.refusals(*ELECTION_REFUSED.codes):
         at = refusal.about.topic_partition
         state = None if at is None else scene.image.partition(at)

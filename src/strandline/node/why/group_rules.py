@@ -179,13 +179,13 @@ def member_gone(scene: Scene) -> Iterator[Finding]:
 
 
 def empty(scene: Scene) -> Iterator[Finding]:
-    """Groups with offsets and nobody who reads."""
+    """Groups with committed offsets and without members."""
     for group in _groups(scene):
         is_empty = group.state in (GroupState.EMPTY, ConsumerGroupState.EMPTY)
         if is_empty and group.committed:
             yield Finding(
                 f"group {group.group_id}",
-                "the group has no members, so nobody reads on from its committed offsets",
+                "the group has no members, so no consumer reads on from its committed offsets",
                 group.state_since_ms if group.state_since_ms >= 0 else None,
                 (f"it has committed offsets of {len(group.committed)} partitions",),
             )

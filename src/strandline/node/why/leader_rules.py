@@ -15,7 +15,7 @@ from strandline.types import BrokerId, TopicPartition
 
 
 def without_leader(scene: Scene) -> Iterator[Finding]:
-    """A partition that nobody leads. Every broker sees it; the controller tells."""
+    """A partition without a leader. Every broker sees it; the controller reports it."""
     for at, state in scene.partitions():
         if state.has_leader and scene.image.is_alive(state.leader):
             continue
@@ -49,8 +49,8 @@ def without_leader(scene: Scene) -> Iterator[Finding]:
 
 
 def _since(scene: Scene, at: TopicPartition, state: PartitionImage) -> int | None:
-    """Since when nobody leads: since the leader was lost, or, if nobody has noticed that in the
-    partition's state yet, since it went."""
+    """Since when there is no leader: since its loss stands in the partition's state, or, if it does
+    not yet, since its registration went."""
     event = scene.last(Kind.LEADER, at)
     if state.has_leader:
         gone = (state.leader,)
@@ -138,7 +138,7 @@ def bad_disk(scene: Scene) -> Iterator[Finding]:
 
 def _leader_is(state: PartitionImage, scene: Scene) -> str:
     if not state.has_leader:
-        return "nobody leads it"
+        return "it has no leader"
     here = state.leader == scene.node.broker_id
     return f"broker {state.leader} leads it in epoch {state.leader_epoch}" + (
         " since then" if here else ", and not this one"

@@ -53,7 +53,7 @@ def too_few_in_sync(scene: Scene) -> Iterator[Finding]:
 
 
 def held_back(scene: Scene) -> Iterator[Finding]:
-    """Records that are written and not readable: the high watermark waits for somebody."""
+    """Records that are written and not readable: the high watermark waits for a follower."""
     for replica, leader in led(scene):
         log = replica.log
         if log.high_watermark >= log.log_end_offset or replica.is_end_unknown:

@@ -14,7 +14,7 @@ from strandline.types import Instant, TopicPartition
 
 def brokers(ids: Iterable[int]) -> str:
     """Their ids, or that there are none."""
-    return ", ".join(map(str, ids)) or "nobody"
+    return ", ".join(map(str, ids)) or "none"
 
 
 def follower(replica: Replica, progress: Progress, now: Instant) -> str:

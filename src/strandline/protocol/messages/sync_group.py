@@ -24,7 +24,7 @@ class SyncGroupRequestAssignment:
 
 @message("0-5", flexible="4+")
 class SyncGroupRequest:
-    """A member asks for its part; the leader brings everybody's."""
+    """A member asks for its assignment; the leader brings those of all members."""
 
     group_id: str = string()
     generation_id: int = int32()

@@ -1,8 +1,8 @@
 """Compiled loops over records, each with a pure-Python twin that gives the same answers.
 
-Whoever wants a kernel asks `compiled(name)` and takes the twin if there is none: because there was
-no C compiler where the package was built, or because `STRANDLINE_PURE_PYTHON=1` says so, which is
-how the tests compare the two. Nothing here knows topics, files or Arrow.
+A module that has a kernel asks `compiled(name)` and takes the twin if there is none: because there
+was no C compiler where the package was built, or because `STRANDLINE_PURE_PYTHON=1` says so, which
+is how the tests compare the two. Nothing here knows topics, files or Arrow.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ class BatchList:
         return self.ends[-1] - self.cut_bytes if self.ends else 0
 
     def records_of(self, batch: Batch) -> Records | None:
-        """What this log has of the batch; None if nobody knows what was in it."""
+        """What this log has of the batch; None if its records were never read."""
         remains = self.remains.get(batch.base_offset)
         return batch.records if remains is None else remains.records
 

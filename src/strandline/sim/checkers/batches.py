@@ -40,7 +40,7 @@ def unreadable(data: bytes, position: int, *, may_have_gaps: bool) -> str | None
     header = parse_header(data, position)
     name = f"the batch at offset {header.base_offset}"
     if header.attributes & TRANSACTIONAL_BIT and header.producer_id < 0:
-        return f"{name} belongs to a transaction of nobody"
+        return f"{name} belongs to a transaction without a producer"
     try:
         records = list(iterate_payload(header, payload_of(header, data, position)))
     except CorruptRecords as error:
@@ -98,12 +98,12 @@ class Batch:
 
     - `before`: the batch in front of it, None while unknown: the log of every replica that has
       shown it so far starts with it, or has a gap there.
-    - `records`: of a compacted topic, all that were written; None if nobody looked.
+    - `records`: of a compacted topic, all that were written; None if they were not read.
     - `is_transactional`, `is_control`: whether it is part of a transaction, or ends one.
     - `is_readable`: whether its records were read one by one, as they were written.
     - `compacted_away`: some replica has rightly nothing left of it.
     - `was_followed`: a log has rightly nothing left of it which had a later batch of its producer.
-    - `writer`: whoever it is from; its producer id is -1 if that did not say.
+    - `writer`: the producer it is from; its producer id is -1 if that did not say.
     """
 
     __slots__ = (
@@ -265,7 +265,7 @@ def records_in(data: bytes, position: int) -> Records | None:
 
 
 def _is_part_of(some: Records, written: Records | None) -> bool:
-    """Whether compaction may have left these. If nobody looked before, nobody can say."""
+    """Whether compaction may have left these; True if the records were not read before it."""
     return written is None or some.items() <= written.items()
 
 

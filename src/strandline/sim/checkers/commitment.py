@@ -161,7 +161,7 @@ class Commitment:
     # -- The in-sync set ---------------------------------------------------------------------
 
     def check_all_leaders(self, partition: PartitionModel) -> None:
-        """The in-sync set has changed: whoever believes to lead must agree with it."""
+        """The in-sync set has changed: each replica that believes to lead must agree with it."""
         for model in partition.models.values():
             leader = model.leader
             if model.is_live and leader is not None:

@@ -1,11 +1,11 @@
 """What compaction may take from a log, and what it must leave: I-36 and I-44.
 
-Whoever reads a compacted log from its start must come to the same newest value of every key as one
-who read everything that was ever written. So a log is compared, when a cleaned segment has taken
+A reader of a compacted log from its start must come to the same newest value of every key as one
+that read everything that was ever written. So a log is compared, when a cleaned segment has taken
 its place, with what it was just before (I-44); and in the end with all that was committed (I-36).
 A tombstone may go when its horizon is over: a key without a value is as good as no key. A replica
 that comes back after that never hears of it from its leader and keeps the older value, as in Kafka:
-`delete.retention.ms` is how long whoever reads, followers too, may stay away.
+`delete.retention.ms` is how long a reader, followers included, may stay away.
 
 That survivors stand where they stood, in the same batch of the same epoch, is for `batches` to say.
 """

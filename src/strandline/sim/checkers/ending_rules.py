@@ -1,7 +1,7 @@
 """What must have come right in the end: I-40 at the end, and I-48 to I-51.
 
 Asked once, when all faults are over, everything runs, clients are done and the cluster is said to
-have settled. How long that may take is for whoever runs the world to say.
+have settled. The caller that runs the world says how long that may take.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class EndingRules:
         self._check_work(image)
 
     def _check_controller(self, image: ClusterImage) -> None:
-        """I-48: one controller in office, which believes so, and nobody else does."""
+        """I-48: the elected controller, and no other broker, believes to be the controller."""
         if image.controller is None or image.controller not in image.brokers:
             self._findings.add("I-48", f"The controller is {image.controller}, which is not alive")
         up = {b for b, machine in self._world.machines.items() if machine.is_up}

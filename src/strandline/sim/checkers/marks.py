@@ -1,6 +1,6 @@
 """The fingerprint of a replica: what tells from one event to the next whether anything has changed.
 
-Made by `mark_of`, in this order; read by whoever compares two of them.
+Made by `mark_of`, in this order; read by the rules that compare two of them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Mark: TypeAlias = tuple[Any, ...]
     LEADER, LEADER_EPOCH, LEADER_ID, IN_SYNC, MIN_IN_SYNC, PARTITION_EPOCH,
 ) = range(14)  # fmt: skip
 NO_ROLE: Mark = (None, -1, -1, None, 0)
-"""What `LEADER` and all after it are for a log that nobody hosts yet."""
+"""What `LEADER` and all after it are for a log that no replica uses yet."""
 
 
 def first_base(log: Log) -> int:

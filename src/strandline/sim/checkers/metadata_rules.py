@@ -21,8 +21,8 @@ from strandline.sim.checkers.violations import Findings
 from strandline.types import BrokerId, TopicPartition
 
 SETTINGS_KNOWN_US: Final = 120_000_000
-"""How long somebody may go on writing by a setting that was changed: until it hears of that, or
-another one has its office."""
+"""How long a controller may go on writing by the old value of a changed setting, in us: until it
+hears of the change, or another controller is elected."""
 
 
 class MetadataWatch:
@@ -169,7 +169,7 @@ class MetadataRules:
         minimums: tuple[int, ...],
     ) -> None:
         """The partition has another state, `partition.state`. `minimums` are the effective minimums
-        of in-sync replicas that whoever wrote it may have known."""
+        of in-sync replicas that the writer of it may have known."""
         new = partition.state
         if new is None or new.partition_epoch < 0:
             return
@@ -191,7 +191,7 @@ class MetadataRules:
         elif not set(in_sync) <= set(replicas):
             problem = f"{in_sync} are in sync, but {replicas} are assigned"
         elif not in_sync and not elr and not new.last_known_elr:
-            problem = "nobody is in sync or eligible"
+            problem = "no replica is in sync or eligible"
         if problem is not None:
             self._findings.add("I-12", f"{partition.at}: {problem}", partition.at)
         if set(elr) & set(in_sync):
@@ -241,7 +241,7 @@ class MetadataRules:
     def _check_election(
         self, partition: PartitionModel, old: PartitionImage, new: PartitionImage
     ) -> None:
-        """I-19; and whatever ground a leader was elected on, nobody joins by an election (I-16)."""
+        """I-19; and no election, of whatever kind, adds a replica to the in-sync set (I-16)."""
         complete = (*old.in_sync_replicas, *old.elr)
         is_only = new.in_sync_replicas == (new.leader,)
         if new.has_leader and new.leader not in complete:
@@ -312,7 +312,7 @@ class MetadataRules:
     ) -> None:
         registered = image.brokers.get(broker)
         if registered is None or registered.epoch != recorded:
-            return  # it has gone since; whoever comes back is judged then
+            return  # it has gone since, and is judged when it is back
         if not registered.node.holds(before):
             self._findings.add(
                 "I-33",

@@ -67,7 +67,8 @@ class NodeRules:
 
 def _is_held_back(fetch: WaitingFetch, model: LogModel) -> bool:
     """Whether a throttle may keep records from a follower (KIP-73), or compaction may have made
-    room for one more batch within the limits of the fetch: as in Kafka, nobody looks then."""
+    room for one more batch within the limits of the fetch: as in Kafka, neither completes a
+    fetch."""
     if model.is_compacted:
         return True
     return not fetch.is_consumer and bool(model.log.config.leader_replication_throttled_replicas)

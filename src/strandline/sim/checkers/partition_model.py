@@ -77,7 +77,7 @@ class PartitionModel:
         """A leader calls everything below its high watermark committed.
 
         Returns a committed batch that its log contradicts, if there is one. What stands below the
-        start of its log is deleted there and contradicts nothing: nobody can read it.
+        start of its log is deleted there and contradicts nothing: no reader can get it.
         """
         committed, bases = self._committed, self._bases
         newest = model.below(high_watermark)

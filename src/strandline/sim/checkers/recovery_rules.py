@@ -34,8 +34,8 @@ BATCHES_REMEMBERED = 5
 class LastKnownState:
     """What a process left behind of one log when it ended.
 
-    It may have died in the middle of an event, of which nobody was told: then more is on disk than
-    the model knows (`may_have_more`), or a truncation is half done (`was_cutting`).
+    It may have died in the middle of an event, before the checkers saw it: then more is on disk
+    than the model knows (`may_have_more`), or a truncation is half done (`was_cutting`).
     """
 
     def __init__(self, model: LogModel, how: Ending) -> None:

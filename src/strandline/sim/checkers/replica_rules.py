@@ -59,7 +59,7 @@ class ReplicaRules:
             )
 
     def check_appended(self, model: LogModel, added: Sequence[Batch]) -> None:
-        """I-03: leader epochs never fall, and are known to whoever appends."""
+        """I-03: leader epochs never fall, and the replica that appends knows them."""
         leader_epoch = model.mark[LEADER_EPOCH]
         before = (
             model.batches[-len(added) - 1].leader_epoch if len(model.batches) > len(added) else -1

@@ -4,8 +4,8 @@
 
 An operation is a script of requests, each of which is repeated until its outcome is definite or the
 time is up, at the controller or at the leader of a partition, wherever that is by then. What a
-request means lies in `admin_topics` and `admin_partitions`; this file knows how to bring it to
-whoever must do it.
+request means lies in `admin_topics` and `admin_partitions`; this file knows how to send it to
+the broker that must do it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _AGAIN: Final = frozenset(
         ErrorCode.THROTTLING_QUOTA_EXCEEDED,
     }
 )
-"""Nothing is decided: ask again, perhaps somebody else."""
+"""Errors after which the request is sent again, perhaps to another broker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ class AdminOperation(SimClient):
         self._go_on()
 
     def _go_on(self) -> None:
-        """Send the present request to whoever it is for, as soon as that is known."""
+        """Send the present request to the broker it is for, as soon as that is known."""
         request = self._request
         if self.is_done or self._is_asking or request is None:
             return

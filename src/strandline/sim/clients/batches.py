@@ -104,7 +104,7 @@ class Recipe:
         self._made = 0
 
     def batch(self, at: TopicPartition, now_us: int, *, produce_version: int) -> RecordedBatch:
-        """A new batch of values that nobody has sent yet."""
+        """A new batch of values that no producer has sent yet."""
         random = self._random
         padding = random.randint(0, self._size_max)
         if random.randrange(_PER_CENT) < self._large:

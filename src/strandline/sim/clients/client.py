@@ -25,7 +25,7 @@ PATIENCE_US: Final = 60_000_000
 """How long after `finish` a client tries to bring through what it has begun (I-50)."""
 _LOOK_US: Final = 20_000
 NO_TOPIC_US: Final = 15_000_000
-"""A topic that nobody has heard of for so long after `finish` is gone for good."""
+"""A topic that is unknown to the brokers for so long after `finish` is deleted, in us."""
 
 Place: TypeAlias = str
 """A partition in the history: with its topic's id, since a topic that is made anew is another."""
@@ -42,7 +42,7 @@ class Finding:
 
 
 class SimClient:
-    """See the module. `start` is called once, by whoever made it."""
+    """See the module. Its creator calls `start` once."""
 
     kind: ClassVar[str]
 
@@ -104,7 +104,7 @@ class SimClient:
         """`finish` was called: hurry up."""
 
     def maybe_done(self) -> None:
-        """Whoever is finishing looks now and then whether anything is left to do."""
+        """After `finish`: look now and then whether anything is left to do."""
 
     def done(self) -> None:
         """Nothing is left to do."""

@@ -1,7 +1,7 @@
 """The options of one client's line, read as what they mean.
 
 `client producer p1 topic=t acks=all every=20ms`: everything is text until it is asked for here. An
-option that nobody asked for is a mistake in the plan, not something to be passed over.
+option that the client does not know is a mistake in the plan and refused.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class ClientOptions:
         return [TopicPartition(topic, int(number)) for number in numbers]
 
     def check(self) -> None:
-        """Refuse what nobody asked for."""
+        """Raise `BadScript` for options that the client does not know."""
         unknown = [name for name in self._spec.options if name not in self._asked]
         if unknown:
             raise BadScript(f"'{self._spec}' has unknown options: {', '.join(unknown)}.")

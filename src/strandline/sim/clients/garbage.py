@@ -2,7 +2,7 @@
 
 `client garbage x1 every=500ms topic=t lies=yes`
 
-Broken frames, versions that do not exist, sizes that nobody has, batches that lie about what is in
+Broken frames, versions that do not exist, impossible sizes, batches that lie about what is in
 them. A broker must answer with an error or hang up, must not log a traceback, and must not change:
 what got into a log would be read as a value that no client has sent.
 

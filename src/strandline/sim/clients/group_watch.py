@@ -10,9 +10,9 @@ coordinator must have written first is held against it.
 - In one generation, one member owns a partition, and one member leads.
 - Groups with members of the consumer protocol have epochs instead, see `tenures`. A tenure stands
   for the generation below.
-- Whoever owns a partition in generation g is told at least what earlier generations have committed
-  for it and got acknowledged, or were told, and nothing that nobody ever tried to commit. (What one
-  coordinator told, its successor must have.)
+- The owner of a partition in generation g fetches at least the offset that earlier generations have
+  committed with an acknowledgement, or fetched, and none that no member ever tried to commit. (What
+  one coordinator has answered, its successor must have.)
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ class GroupWatch:
         self._deleted[topic] = None
 
     def commit_unknown(self, group: str, at: TopicPartition, generation: int, offset: int) -> None:
-        """Nobody knows what became of a commit."""
+        """The outcome of a commit is unknown: the offset may be stored or not."""
         unknown = self._commits(group, at).unknown
         unknown[generation] = min(offset, unknown.get(generation, offset))
 
@@ -195,7 +195,9 @@ class GroupWatch:
         elif offset >= 0:
             self.committed(group, at, generation, offset)
         if offset >= 0 and offset not in commits.tried:
-            self._found(f"Group {group} was told the offset {offset}, which nobody committed", at)
+            self._found(
+                f"Group {group} was told the offset {offset}, which no member committed", at
+            )
 
     # -- parts -------------------------------------------------------------------------------
 

@@ -134,7 +134,7 @@ class Producer(SimClient):
         return is_late and all(self.cluster.view(at.topic) is None for at in self.tracks)
 
     def _give_up(self) -> None:
-        """Patience is over: that is nobody's fault only if there is no such topic any more."""
+        """Time out: report a violation for pending batches unless their topic was deleted."""
         for queue in self.queues.busy:
             first = queue.batches[0]
             if self.cluster.view(queue.topic_partition.topic) is not None:

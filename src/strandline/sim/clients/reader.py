@@ -45,7 +45,7 @@ class _Asked(NamedTuple):
     asked_at: int
     """How long the history was then."""
     led: Mapping[TopicPartition, LeaderEpoch]
-    """In which epochs whoever is asked was thought to lead."""
+    """The epochs in which the broker that is asked was taken for the leader."""
 
 
 class Reader(SubscriptionState):

@@ -2,9 +2,9 @@
 
 `client times t1 topic=t partition=0 every=500ms`
 
-The times are about those at which something was written. What is said of an answer is said by
-whoever knows the log (`checkers.time_rules`); it counts if the same process led in the same epoch
-before and after.
+The times are about those at which something was written. The checker that
+knows the log (`checkers.time_rules`) judges an answer; that counts if the same process led in the
+same epoch before and after.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ class Workload:
     # -- life --------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Everybody begins to work."""
+        """Start all clients."""
         for client in self.clients:
             client.start()
 
@@ -87,7 +87,7 @@ class Workload:
         return operation
 
     def finish(self) -> None:
-        """Nobody begins anything new; what has begun is brought through."""
+        """Let all clients finish what they have begun and begin nothing new."""
         for client in self.clients:
             client.finish()
 
@@ -122,32 +122,32 @@ class Workload:
             reader.start()
 
     @property
-    def everybody(self) -> list[SimClient]:
+    def all_clients(self) -> list[SimClient]:
         """All clients and operations that there have been."""
         return [*self.clients, *self.operations, *self._probes, *self._readers]
 
     @property
     def is_done(self) -> bool:
-        """Whether nobody has anything left to do."""
-        return not self._unread and all(client.is_done for client in self.everybody)
+        """Whether no client has anything left to do."""
+        return not self._unread and all(client.is_done for client in self.all_clients)
 
     @property
     def outstanding(self) -> int:
         """Requests without an outcome (I-50: none, once all are done)."""
-        return sum(client.outstanding for client in self.everybody)
+        return sum(client.outstanding for client in self.all_clients)
 
     @property
     def last_overdue_us(self) -> int:
         """When a broker last left a request without an answer for too long; 0: never (I-50: not
         after everything has healed)."""
-        return max((client.cluster.last_overdue_us for client in self.everybody), default=0)
+        return max((client.cluster.last_overdue_us for client in self.all_clients), default=0)
 
     # -- verdict -----------------------------------------------------------------------------
 
     @property
     def findings(self) -> list[Finding]:
         """What clients saw and must not be."""
-        found = [finding for client in self.everybody for finding in client.findings]
+        found = [finding for client in self.all_clients for finding in client.findings]
         return [*found, *self.group_watch.findings]
 
     def transaction_findings(
@@ -179,7 +179,7 @@ class Workload:
     def counters(self) -> Counter[str]:
         """What happened to all of them together how often."""
         total: Counter[str] = Counter()
-        for client in self.everybody:
+        for client in self.all_clients:
             total.update(client.counters)
         return total
 

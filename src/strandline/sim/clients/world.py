@@ -43,7 +43,7 @@ class ClientWorld(Protocol):
         """How far faults have set the brokers' wall clocks so far, in all."""
 
     def leader_epoch(self, at: TopicPartition) -> int:
-        """The newest leader epoch of a partition that anybody can know of; -1 without any."""
+        """The newest leader epoch of a partition in the metadata; -1 without any."""
 
     def high_watermark(self, broker_id: BrokerId, at: TopicPartition) -> int:
         """That of a broker's replica; 0 if it has none at this moment."""

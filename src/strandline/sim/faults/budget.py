@@ -8,7 +8,7 @@ Killing loses nothing either, but the cluster cannot know that: a broker that co
 kill looks like one that lost its page cache (KIP-966). Once all of those that count, and they may
 be no more than m, have come back so, the controller must elect one of them. Hence the rule: as long
 as one of them really lost something, no more than m - 1 may have crashed in any way and not been
-*made good*, that is, be back in the in-sync set in a later life. As long as nobody lost anything,
+*made good*, that is, be back in the in-sync set in a later life. As long as none lost anything,
 kills are unlimited.
 
 In the profile `beyond` whatever would cross the line is done, and remembered in `is_exceeded`; in
@@ -76,7 +76,7 @@ class Budget:
                 continue
             allowed = self._may_lose(partition, state)
             if len(others) + 1 > allowed:
-                have = ", ".join(map(str, sorted(others))) or "nobody"
+                have = ", ".join(map(str, sorted(others))) or "none"
                 return f"beyond the budget of {partition}: {have} crashed already, {allowed} may"
         return None
 
@@ -151,9 +151,9 @@ class Budget:
                 crashed[me] = _Crash(max(epoch, before.epoch), lossy_now, needs_new)
             else:
                 crashed[me] = _Crash(epoch, lossy, needs_new_disk)
-            everybody = self._crashed[partition].values()
+            crashes = self._crashed[partition].values()
             allowed = self._may_lose(partition, state)
-            if len(everybody) > allowed and any(crash.is_lossy for crash in everybody):
+            if len(crashes) > allowed and any(crash.is_lossy for crash in crashes):
                 self.is_exceeded = True
 
     def _standing(

@@ -93,7 +93,7 @@ def rot(scene: Scene, action: Action) -> None:
 
 
 def lose_file(scene: Scene, action: Action) -> None:
-    """Somebody deletes, or cuts, a file of a broker that is down. A new disk comes after `for`."""
+    """Delete or truncate a file of a broker that is down. A new disk comes after `for`."""
     machine = one_running(scene, action.word(0))
     check_budget(scene, machine, lossy=True)
     path = action.options.get("path", _LOG)

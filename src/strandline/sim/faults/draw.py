@@ -1,6 +1,6 @@
 """What kinds of faults are drawn from: whom to strike, for how long, at which moment.
 
-Faults prefer whoever matters: leaders, the controller, and the moments at which something changes
+Faults prefer what matters: leaders, the controller, and the moments at which something changes
 anyway. How long one lasts is drawn on the scale of what it must outlast: blips, the time after
 which a follower lags, the time after which a session ends.
 """

@@ -15,7 +15,7 @@ _ELECT_AFTER_US: Final = 60_000
 
 
 def election_storm(scene: Scene, action: Action) -> None:
-    """Whoever leads the partition dies, again and again."""
+    """Kill the leader of the partition, again and again."""
     word = f"leader:{action.word(0)}"
     down_us = action.time_us("down", 200_000)
 
@@ -24,7 +24,7 @@ def election_storm(scene: Scene, action: Action) -> None:
             machine = one_running(scene, word)
             check_budget(scene, machine, lossy=False)
         except Skipped:
-            return  # nobody leads at this moment, or must not die: the next blow may find somebody
+            return  # there is no leader now, or it must not die: the next try may find one
         scene.expect_end(machine, down_us)
         machine.kill()
 
@@ -33,7 +33,7 @@ def election_storm(scene: Scene, action: Action) -> None:
 
 
 def leader_dance(scene: Scene, action: Action) -> None:
-    """The leadership moves from replica to replica, and nobody dies.
+    """Move the leadership from replica to replica without killing a process.
 
     The order of the assignment is rotated, which moves no data, and the preferred leader elected.
     With `clog=yes` brokers do not hear each other meanwhile: every one of them gathers records, of

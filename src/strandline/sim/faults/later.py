@@ -118,7 +118,7 @@ def _repeated_alone(draw: Draw) -> Together:
 
 
 def _lose_directory(draw: Draw) -> Together:
-    """Somebody removed a log, or a volume is not mounted, when a broker starts again."""
+    """A log was removed, or a volume is not mounted, when a broker starts again."""
     options = {"what": draw.random.choice(("log", "log", "disk")), "down": draw.time()}
     options |= {"dir": str(draw.random.randrange(draw.options.disks))}
     return alone(Drawn("lose-directory", (draw.broker(),), options))

@@ -6,7 +6,7 @@ then it is done anyway. What is recognised:
     proposal           a leader has begun to change its in-sync set and waits for the controller
     in-sync-change     the metadata has a new in-sync set of some partition
     epoch-change       some partition has a new leader epoch
-    controller-change  somebody else is the controller, or nobody
+    controller-change  another broker is the controller, or none
     decision           a coordinator has begun to write how a transaction ends, or that it has ended
 
 This file knows when, not what.
@@ -61,7 +61,7 @@ class Moments(Silent):
         self._world.schedule.after(wait_us, lambda: self._strike(waiting))
 
     def forget(self) -> None:
-        """Nobody waits any more."""
+        """Drop all waiting actions."""
         self._waiting.clear()
 
     def node_acted(self, machine: Machine) -> None:
@@ -99,7 +99,7 @@ class Moments(Silent):
         }
 
     def _come(self, moment: str) -> None:
-        # Not at once: whoever observes is in the middle of what it observes.
+        # Not at once: the observer runs in the middle of the event that it observes.
         for each in [each for each in self._waiting if each.moment == moment]:
             self._world.schedule.after(0, partial(self._strike, each))
 

@@ -85,9 +85,9 @@ class Nemesis:
 
 
 def check(action: Action) -> None:
-    """Raise `BadScript` if nobody can do that."""
+    """Raise `BadScript` if the verb or its arguments are unknown."""
     if action.verb not in VERBS and action.verb not in ADMIN_VERBS and action.verb != EXPECT:
-        raise BadScript(f"Nobody knows how to {action.verb}.")
+        raise BadScript(f"There is no verb {action.verb}.")
     verb = VERBS.get(action.verb)
     if verb is not None:
         for name in action.options:

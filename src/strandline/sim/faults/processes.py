@@ -43,7 +43,7 @@ def power_cut(scene: Scene, action: Action) -> None:
         was_running = machine.is_running
         lossy = machine.power_cut(_mode(action))
         if not was_running:
-            # Nobody ended: what a process left in the page cache was lost after its death.
+            # No process ended: what an earlier one left in the page cache was lost after its death.
             scene.lost_power(machine, lossy=lossy)
 
 
@@ -182,7 +182,7 @@ def crash_in_recovery(scene: Scene, action: Action) -> None:
 
 
 def twin(scene: Scene, action: Action) -> None:
-    """Somebody starts a second process on the broker's log directories: it must be refused."""
+    """An operator starts a second process on the broker's log directories: it must be refused."""
     machine = one_running(scene, action.word(0))
     if not machine.is_up:
         raise Skipped(f"{machine.broker_id} is not up yet")

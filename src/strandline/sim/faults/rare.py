@@ -56,7 +56,7 @@ def _possible(options: Options) -> Iterator[Callable[[Draw], Together]]:
 
 
 def _cancelled_move(draw: Draw) -> Together:
-    """A partition is to move to a broker that nobody reaches, until that is given up."""
+    """Move a partition to a broker that is cut off, and cancel the reassignment later."""
     topic = next(each for each in draw.options.topics if each.replication < draw.options.brokers)
     number = draw.random.randrange(topic.partitions)
     brokers = range(1, draw.options.brokers + 1)
@@ -98,7 +98,7 @@ def _offline_at_start(draw: Draw) -> Together:
 
 
 def _emptied(draw: Draw) -> Together:
-    """A log is empty when its leader changes: nobody writes, and all records are deleted."""
+    """Empty a log before its leader changes: no producer writes, and all records are deleted."""
     at = draw.partition()
     return (
         (0, Drawn("cut", ("clients", "all"), {"for": "2s"})),

@@ -4,7 +4,7 @@ Theory: every fault is a *hold* on something (a link, a store session, the speed
 count, so that two faults that overlap end only when both are over. The end of a fault is planned
 when it begins. `end_all` ends everything at once, which is the beginning of the liveness phase.
 
-A broker whose process has ended is started again after a while, whoever ended it: as a supervisor
+A broker whose process has ended is started again after a while, whatever ended it: as a supervisor
 does. A fault says beforehand how long that takes. This file knows no verb.
 """
 
@@ -36,7 +36,7 @@ class Skipped(Exception):
 
 
 def _ignore(broker_id: BrokerId) -> None:
-    """Nobody wants to know of losses."""
+    """The callback for losses if the caller needs none."""
 
 
 def _nobody(action: Action) -> None:
@@ -88,7 +88,7 @@ class Scene(Silent):
     def hold(
         self, key: Key, apply: Callable[[], None], undo: Callable[[], None], for_us: int
     ) -> None:
-        """Break something for a time; it is whole again when everybody who broke it is done."""
+        """Break something for a time; it is whole again when the last fault that broke it ends."""
         self._holds[key] += 1
         if self._holds[key] == 1:
             self._undo[key] = undo

@@ -59,7 +59,7 @@ def store_lose(scene: Scene, action: Action) -> None:
 
 
 def store_down(scene: Scene, action: Action) -> None:
-    """Nobody reaches the store."""
+    """Cut every broker off from the store."""
     store = scene.world.store
     scene.hold(
         ("store down",),

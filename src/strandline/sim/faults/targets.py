@@ -7,7 +7,7 @@
     transactions:x  who coordinates the id
     client:p1       an end of links only           clients        every client
 
-What nobody is at the moment is skipped: it is no error of the plan.
+An action is skipped if no broker has that role at the moment: it is no error of the plan.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def _broker(scene: Scene, word: str) -> BrokerId:
         return broker_id
     found = _role(scene, word)
     if found is None or found not in scene.world.machines:
-        raise Skipped(f"nobody is {word}")
+        raise Skipped(f"no broker is {word}")
     scene.world.note(f"{word} is {found}")
     return found
 

@@ -13,7 +13,7 @@ order than it was sent in, and which offsets a reader jumped over although a rec
 Deletion is part of what a log may do. Where readers were told that the log begins (`StartSeen`,
 `Deleted`), what lay before may be missing; after `Deleted` it must not come back either. Of a
 partition that was deleted (`Gone`) nothing need be left. Compaction is part of it, too: of a key
-the newest value is enough (`Compacted`), and none where somebody may have erased it (`Erased`).
+the newest value is enough (`Compacted`), and none where a tombstone may have erased it (`Erased`).
 
 A run may be meant to lose records; the checker reports all the same, and the caller says which
 kinds it allows. It may also say which sends count: what was acknowledged by one replica alone

@@ -50,8 +50,8 @@ class Acknowledged(NamedTuple):
     value: Value
     offset: int | None
     leader_epoch: int = -1
-    """Of what a leader has acknowledged alone (acks=1): in which epoch it wrote it. -1: nobody
-    knows, or it does not matter."""
+    """Of what a leader has acknowledged alone (acks=1): in which epoch it wrote it. -1:
+    unknown, or it does not matter."""
 
 
 class Refused(NamedTuple):
@@ -78,7 +78,7 @@ class Polled(NamedTuple):
     records: Sequence[tuple[int, Value]]
     asked_at: int = -1
     """How long the history was when the consumer asked the leader: what was deleted before that
-    must not be among the records. -1: nobody knows, or it was a follower that was asked, which may
+    must not be among the records. -1: unknown, or it was a follower that was asked, which may
     be cut off and know nothing of it."""
     leader_epoch: int = -1
     """In which epoch that leader led, as far as the consumer knew. -1: in the newest one."""
@@ -101,15 +101,16 @@ class StartSeen(NamedTuple):
 
 
 class Deleted(NamedTuple):
-    """The cluster said that everything before `offset` is deleted (DeleteRecords): nobody who asks
-    from now on may be given any of it. But a leader of before `leader_epoch`, which was deposed
-    without having heard of it, goes on giving what it has to those who have not heard of it either.
+    """The cluster said that everything before `offset` is deleted (DeleteRecords): no reader
+    that asks from now on may be given any of it. But a leader of before `leader_epoch`, which was
+    deposed without having heard of it, goes on giving what it has to those who have not heard of it
+    either.
     """
 
     partition: Partition
     offset: int
     leader_epoch: int = -1
-    """The newest that there was. -1: nobody knows."""
+    """The newest leader epoch at that time. -1: unknown."""
 
 
 class Gone(NamedTuple):

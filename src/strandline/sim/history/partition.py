@@ -164,7 +164,7 @@ class PartitionHistory:
             elif value not in self.sends:
                 yield self._anomaly(
                     AnomalyKind.PHANTOM,
-                    f"{value!r} at offset {self.offset_of[value]} was sent by nobody",
+                    f"{value!r} at offset {self.offset_of[value]} was sent by no producer",
                 )
 
     def _broken_promises(self) -> Iterator[Anomaly]:

@@ -3,7 +3,7 @@
 Three things may never be, in Adya's words and beyond them:
 
 - *aborted and intermediate reads* (G1a, G1b): a reader of committed records is given a record of a
-  transaction that was aborted, or of which nobody had asked for the commit by then;
+  transaction that was aborted, or whose commit no producer had requested by then;
 - *fractured transactions*: at the end some of a transaction's records and offsets are there and
   others are not, or one of them is lost although the commit was acknowledged;
 - *zombies*: a transaction whose commit was first asked for after another producer with its id had
@@ -126,7 +126,7 @@ class TransactionJudge:
             is_too_early = transaction.asked_by is None
             if (is_too_early or transaction.is_committed is False) and value not in self._told:
                 self._told.add(value)
-                why = "nobody had asked for its commit" if is_too_early else "it was aborted"
+                why = "no producer had requested its commit" if is_too_early else "it was aborted"
                 self._found.append(
                     TransactionFinding(
                         ABORTED_READ,

@@ -51,7 +51,7 @@ class Followers:
         """One fetch of a follower from the leader that it knows; `mode` says what goes wrong."""
         name = replica.name
         if replica.leader_name is None:
-            self._say(f"{name} follows nobody")
+            self._say(f"{name} follows no leader")
             return
         source = self._replicas[replica.leader_name]
         if replica.is_paused or (source.is_paused and source.is_running):

@@ -4,7 +4,7 @@
     group: truncation                                what it is about; see `library`
     alias: x-3                                       other names by which it is found
     replicas: A B
-    policy: truncate=leader-epoch|high-watermark     the first is played if nobody says otherwise
+    policy: truncate=leader-epoch|high-watermark     the first unless another is named
     violates when truncate=high-watermark: I-23      invariants that it is meant to break
 
     produce A m0 acks=all          # a verb, its words, its options
@@ -116,7 +116,7 @@ class Script:
 
     @property
     def policy(self) -> dict[str, str]:
-        """The rules that it is played under if nobody says otherwise."""
+        """The rules that it is played under unless the caller names others."""
         return {name: values[0] for name, values in self.offered.items()}
 
     @property

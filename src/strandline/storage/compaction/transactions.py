@@ -22,8 +22,8 @@ from strandline.storage.transaction_index import AbortedTransaction
 class CleanedTransactions:
     """The transactions that are open where a walk over a log has come to.
 
-    `retained` are those whose abort markers stay, for the transaction index of the copy; whoever
-    writes that takes them out.
+    `retained` are those whose abort markers stay, for the transaction index of the copy; the
+    writer of that index takes them out.
     """
 
     def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:

@@ -35,7 +35,7 @@ export function faults(into, about, ...title) {
   const restartAll = element("button", { hidden: true, onclick: () => causeForAll("restart", idsOf((each) => each.life === "down")) }, "Restart all that are down");
   const killAll = element("button", { hidden: true, onclick: () => sure.showModal() }, "Kill all …");
   const sure = element("dialog", { "aria-labelledby": "kill-all" },
-    element("p", { id: "kill-all" }, "Kill all brokers that run? Nobody can write or read until some are restarted."),
+    element("p", { id: "kill-all" }, "Kill all brokers that run? No client can write or read until some are restarted."),
     element("form", { class: "row", method: "dialog" },
       element("button", { autofocus: true }, "Cancel"),
       element("button", { class: "bad", onclick: () => causeForAll("kill", idsOf((each) => each.life !== "down" && each.life !== "restarting")) }, "Kill all")));
@@ -146,7 +146,7 @@ function brokerRow(id, limits, cause) {
     busy(is) {
       isBusy = is;
       made.setAttribute("aria-busy", String(is));
-      // Not `disabled`: that would take the focus away from whoever uses keys.
+      // Not `disabled`: that would take the focus away from a user of the keyboard.
       for (const each of actions.querySelectorAll("button")) each.setAttribute("aria-disabled", String(is || state?.life === "restarting"));
     },
     show(found) {

@@ -7,7 +7,7 @@ export class Live {
   constructor() {
     this.head = null;
     this.rows = new Map(); // row by key, as the server sends it
-    this.named = new Map(); // the same with names, made when somebody looks
+    this.named = new Map(); // the same with names, made when a page asks for it
     this.sorted = null; // partitions by topic, in order; null when others have come or gone
     this.trouble = null;
     this.isConnected = false;
@@ -15,7 +15,7 @@ export class Live {
     this.waiting = false;
   }
 
-  // Pages that nobody sees are told nothing.
+  // A hidden page gets no updates.
   start() {
     document.addEventListener("visibilitychange", () => { if (document.hidden) this.stop(); else this.connect(); });
     window.addEventListener("pagehide", () => this.stop());
