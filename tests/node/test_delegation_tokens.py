@@ -7,7 +7,7 @@ import hashlib
 import hmac
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -18,6 +18,8 @@ from strandline.client.security.settings import Mechanism, Sasl
 from strandline.cluster.store import MalformedNode
 from strandline.cluster.znodes import TokenNode, token_path
 from strandline.errors import ErrorCode, InvalidSetting
+from strandline.node.authentication.gate import Gate
+from strandline.node.handlers import delegation_tokens as handler
 from strandline.protocol.messages import create_delegation_token as creating
 from strandline.protocol.messages import describe_delegation_token as describing
 from strandline.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest
@@ -27,6 +29,7 @@ from strandline.protocol.messages.sasl_authenticate import SaslAuthenticateReque
 from strandline.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from strandline.types import ANONYMOUS, USER, Principal
 from tests.node.world import WALL_MS, Client, World
+from tests.sim.mutants.mutant import SwitchOn, no, nothing, patch, yes
 
 KEY = "planted-key-of-tokens"
 SETTINGS = (
@@ -240,7 +243,11 @@ def test_without_a_key_there_are_no_tokens() -> None:
     assert log_in(world, made)[1].error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
 
 
-def test_renewers_are_users(world: World) -> None:
+def test_owners_and_renewers_are_users(world: World) -> None:
+    of_group = creating.CreateDelegationTokenRequest(
+        owner_principal_type="Group", owner_principal_name="bob"
+    )
+    assert connect(world).ask(of_group, 3).error_code == ErrorCode.INVALID_PRINCIPAL_TYPE
     renewer = creating.CreatableRenewers(principal_type="Group", principal_name="g")
     request = creating.CreateDelegationTokenRequest(
         owner_principal_type=None, owner_principal_name=None, renewers=[renewer]
@@ -279,11 +286,15 @@ def test_a_token_lets_its_owner_in_until_it_expires(world: World, mechanism: Mec
     assert answer.session_lifetime_ms == 600
     assert client.connection.principal == BOB
     assert client.ask(MetadataRequest(topics=None), 12).cluster_id
-    assert create(client).error_code == ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
     world.advance(600)
     client.send(MetadataRequest(topics=None), 12)
     world.turn()
     assert client.closed == "Metadata came after the end of its session."
+
+
+def test_a_token_lets_its_owner_in_and_makes_no_other(world: World) -> None:
+    client, _ = log_in(world, create(connect(world)))
+    assert create(client).error_code == ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
 
 
 def test_a_token_that_was_renewed_lets_its_client_stay(world: World) -> None:
@@ -380,3 +391,30 @@ def test_tokens_of_another_need_a_permission_and_a_denial_is_noted() -> None:
     assert authority is not None
     (denied,) = authority.audit.denials
     assert denied[2:] == ("CREATE_DELEGATION_TOKEN", 13, 7, "User:alice")
+
+
+LEFT_OUT: dict[str, tuple[SwitchOn, Callable[[World], None]]] = {
+    "ask-owners-and-renewers-only": (
+        patch(TokenNode, is_of=yes),
+        test_only_owners_and_renewers_change_a_token,
+    ),
+    "take-requests-of-known-clients": (
+        patch(handler, may_ask_for_tokens=yes),
+        test_a_token_lets_its_owner_in_and_makes_no_other,
+    ),
+    "refuse-expired-tokens": (
+        patch(TokenNode, has_expired=no),
+        test_a_token_that_has_expired_is_not_renewed_and_may_be_removed,
+    ),
+    "stay-who-one-is": (
+        patch(Gate, _check_same=nothing),
+        test_a_token_that_was_renewed_lets_its_client_stay,
+    ),
+}
+
+
+@pytest.mark.parametrize("rule", LEFT_OUT)
+def test_a_rule_that_is_left_out_is_missed(rule: str) -> None:
+    switch_on, check = LEFT_OUT[rule]
+    with switch_on(), pytest.raises(AssertionError):
+        check(World(*SETTINGS))

@@ -69,7 +69,10 @@ class DelegationTokensHandler:
         if not may_ask_for_tokens(request.connection):
             request.reply(not_created(request, ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED))
             return
-        if any(each.principal_type != USER for each in body.renewers):
+        # Kafka looks at the types of renewers only. A client that shows the token is served as a
+        # user of the owner's name, so an owner of another type would be that user.
+        kinds = {owner_of(request).type, *(each.principal_type for each in body.renewers)}
+        if kinds != {USER}:
             request.reply(not_created(request, ErrorCode.INVALID_PRINCIPAL_TYPE))
             return
         if not self._tokens.is_enabled:
@@ -135,14 +138,11 @@ class DelegationTokensHandler:
             response.error_code = ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
         else:
             asked = request.body.owners
+            named = {Principal(each.principal_type, each.principal_name) for each in asked or ()}
             response.tokens = [
                 self._described(each.value, request)
                 for _, each in sorted(self._metadata.image.tokens.items())
-                if asked is None
-                or any(
-                    each.value.is_of(Principal(owner.principal_type, owner.principal_name))
-                    for owner in asked
-                )
+                if asked is None or not named.isdisjoint((each.value.owner, *each.value.renewers))
             ]
         request.reply(response)
 
