@@ -30,7 +30,7 @@ from typing import Final, Generic, Protocol, TypeVar
 from strandline.errors import StorageError
 from strandline.storage.checkpoint_file import DamagedCheckpoint, OffsetCheckpoint
 from strandline.storage.clean_shutdown import CleanShutdown, take_marker, write_marker
-from strandline.storage.directory_names import DirectoryKind, parse_directory_name
+from strandline.storage.directory_contents import DirectoryContents, scan_directory
 from strandline.storage.files import (
     Files,
     Lock,
@@ -83,19 +83,6 @@ class LogToLoad:
     """The last shutdown was not clean: segments from the recovery point on must be scanned."""
     cleaned_to: Offset = NO_OFFSET
     """Compaction has come so far; `NO_OFFSET` if it was never there."""
-
-
-@dataclass(frozen=True, slots=True)
-class DirectoryContents:
-    """What lies in a log directory, as paths, besides its checkpoints."""
-
-    partitions: tuple[TopicPartition, ...] = ()
-    deleted: tuple[str, ...] = ()
-    """To be removed after `file.delete.delay.ms`."""
-    strays: tuple[str, ...] = ()
-    futures: tuple[str, ...] = ()
-    unknown: tuple[str, ...] = ()
-    """Directories that are none of ours, such as `lost+found` or KRaft's log. Left alone."""
 
 
 LogType = TypeVar("LogType", bound=PartitionLog)
@@ -382,23 +369,3 @@ class LogDirectory(Generic[LogType]):
         except StorageError as failure:
             self.go_offline(str(failure))
             raise
-
-
-def scan_directory(files: Files, path: str) -> DirectoryContents:
-    """Sort what lies in a log directory by its names. Files at the top are checkpoints."""
-    found: dict[DirectoryKind, list[str]] = {kind: [] for kind in DirectoryKind}
-    partitions: list[TopicPartition] = []
-    for name in files.list_directory(path):
-        if not files.is_directory(join(path, name)):
-            continue
-        kind, topic_partition = parse_directory_name(name)
-        found[kind].append(join(path, name))
-        if topic_partition is not None:
-            partitions.append(topic_partition)
-    return DirectoryContents(
-        partitions=tuple(sorted(partitions)),
-        deleted=tuple(found[DirectoryKind.DELETED]),
-        strays=tuple(found[DirectoryKind.STRAY]),
-        futures=tuple(found[DirectoryKind.FUTURE]),
-        unknown=tuple(found[DirectoryKind.UNKNOWN]),
-    )

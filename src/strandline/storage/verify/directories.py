@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from strandline.errors import InvalidSetting, StorageError
 from strandline.storage import clean_shutdown, meta_properties
 from strandline.storage.checkpoint_file import OffsetCheckpoint
+from strandline.storage.directory_contents import scan_directory
 from strandline.storage.files import Files, join
 from strandline.storage.log_directory import (
     CLEANER_OFFSETS,
     HIGH_WATERMARKS,
     LOG_STARTS,
     RECOVERY_POINTS,
-    scan_directory,
 )
 from strandline.storage.meta_properties import read_meta_properties
 from strandline.storage.verify.findings import Finding, Kind
