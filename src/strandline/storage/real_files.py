@@ -1,4 +1,5 @@
-"""Files of the operating system. With `system_calls` the only part of storage that knows `os`.
+"""Files of the operating system. With `real_lock` and `system_calls` the only part of storage that
+knows `os`.
 
 It must not know what the bytes mean. A `RealFile` is a name and a size, and its descriptor comes
 and goes (`file_handles`, which also says what belongs to which thread).
@@ -10,7 +11,6 @@ import errno
 import os
 import shutil
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Final
 
 from strandline.errors import StorageError
@@ -18,17 +18,16 @@ from strandline.storage.file_handles import NO_DESCRIPTOR, FileHandles
 from strandline.storage.files import (
     Buffer,
     DiskFull,
-    LockHeld,
     MissingFile,
     NoRoom,
     OutOfHandles,
     UnreadableFile,
     parent_of,
 )
+from strandline.storage.real_lock import RealLock
 from strandline.storage.system_calls import (
     IOVECS_MAX,
     claim_space,
-    lock_exclusively,
     sync_all,
     sync_data,
     write_buffers,
@@ -36,9 +35,6 @@ from strandline.storage.system_calls import (
 
 OPEN_HANDLES_DEFAULT: Final = 64
 """For work that has a budget of its own; a broker gives its files what it may have."""
-
-_LOCK_HELD: Final = frozenset({errno.EAGAIN, errno.EACCES})
-"""Which of them says so is the system's choice (fcntl(2))."""
 
 
 def storage_error(
@@ -224,43 +220,6 @@ class RealFile:
                 f"{self.size} bytes failed: {error.strerror or error}."
             )
         return storage_error("append to", self.path, cause)
-
-
-class RealLock:
-    """An advisory lock of the whole file, as Kafka takes it on `.lock`.
-
-    Raises `LockHeld`, `StorageError` where the file system has no locks, and `OSError` if the file
-    cannot be opened.
-    """
-
-    def __init__(self, path: str) -> None:
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            lock_exclusively(self._descriptor)
-        except OSError as error:
-            os.close(self._descriptor)
-            if error.errno in _LOCK_HELD:
-                raise LockHeld(f"Another process holds the lock {path}.") from error
-            raise StorageError(
-                f"The file system of {path} refuses to lock files ({error.strerror or error}). "
-                "Without a lock two brokers could write to the same data."
-            ) from error
-
-    def release(self) -> None:
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = NO_DESCRIPTOR
-
-    def __enter__(self) -> RealLock:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.release()
 
 
 class RealFiles:
