@@ -240,8 +240,8 @@ class Judge:
         completed = self.states.update_marker(header, marker, header.base_offset)
         if completed is None:
             return "ok"
-        stable = self.states.last_stable_offset_after(completed)
-        self.states.complete_transaction(completed)
+        stable = self.states.transactions.last_stable_offset_after(completed)
+        self.states.transactions.complete(completed)
         return f"completed {completed.first_offset} {completed.last_offset} {stable}"
 
 
@@ -270,9 +270,9 @@ def test_producers_are_judged_as_kafka_judges_them(
     for step in range(1500):
         if step % 10 == 0:
             watermark = Offset(random.randint(max(0, offset - 20), offset))
-            judge.states.acknowledge_to(watermark)
+            judge.states.transactions.acknowledge_to(watermark)
             commands += [f"watermark {watermark}", "unstable"]
-            unstable = judge.states.first_unstable_offset
+            unstable = judge.states.transactions.first_unstable_offset
             expected += ["ok", "none" if unstable is None else str(unstable)]
         draw_marker = random.random() < 0.15
         command, answer = (

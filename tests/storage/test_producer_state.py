@@ -119,7 +119,7 @@ def end_transaction(
     header = batch(-1, offset, producer=producer, epoch=epoch, transactional=True, control=True)
     completed = states.update_marker(header, EndMarker(abort, 0, 1000), Offset(offset))
     if completed is not None:
-        states.complete_transaction(completed)
+        states.transactions.complete(completed)
     states.end_offset = Offset(offset + 1)
     return completed
 
@@ -218,15 +218,15 @@ def test_a_transaction_is_unstable_until_its_marker_is_replicated() -> None:
     states = states_on()
     append(states, batch(0, 10, transactional=True))
     append(states, batch(1, 11, transactional=True))
-    assert states.first_unstable_offset == states.first_undecided_offset == 10
+    assert states.transactions.first_unstable_offset == states.first_undecided_offset == 10
     completed = end_transaction(states, 12, abort=True)
     assert completed == CompletedTransaction(ProducerId(1), Offset(10), Offset(12), is_abort=True)
     assert states.first_undecided_offset is None
-    assert states.first_unstable_offset == 10
-    states.acknowledge_to(Offset(12))
-    assert states.first_unstable_offset == 10
-    states.acknowledge_to(Offset(13))
-    assert states.first_unstable_offset is None
+    assert states.transactions.first_unstable_offset == 10
+    states.transactions.acknowledge_to(Offset(12))
+    assert states.transactions.first_unstable_offset == 10
+    states.transactions.acknowledge_to(Offset(13))
+    assert states.transactions.first_unstable_offset is None
 
 
 def test_the_earliest_unstable_transaction_counts() -> None:
@@ -235,12 +235,12 @@ def test_the_earliest_unstable_transaction_counts() -> None:
     append(states, batch(0, 11, producer=2, transactional=True))
     completed = end_transaction(states, 12, producer=2)
     assert completed is not None
-    assert states.last_stable_offset_after(completed) == 10
-    states.acknowledge_to(Offset(20))
-    assert states.first_unstable_offset == 10
+    assert states.transactions.last_stable_offset_after(completed) == 10
+    states.transactions.acknowledge_to(Offset(20))
+    assert states.transactions.first_unstable_offset == 10
     completed = end_transaction(states, 13, producer=1)
     assert completed is not None
-    assert states.last_stable_offset_after(completed) == 14
+    assert states.transactions.last_stable_offset_after(completed) == 14
     states.check_invariants()
 
 
@@ -251,7 +251,7 @@ def test_the_last_stable_offset_is_known_before_the_transaction_is_closed() -> N
     header = batch(-1, 12, producer=1, transactional=True, control=True)
     completed = states.update_marker(header, EndMarker(True, 0, 1), Offset(12))
     assert completed is not None
-    assert states.last_stable_offset_after(completed) == 11
+    assert states.transactions.last_stable_offset_after(completed) == 11
 
 
 def test_nothing_else_is_written_while_a_transaction_is_open() -> None:
@@ -273,7 +273,7 @@ def test_a_marker_without_a_transaction_completes_none_and_is_remembered() -> No
 
 def test_completing_what_was_never_open_is_a_bug() -> None:
     with pytest.raises(InvariantViolated):
-        states_on().complete_transaction(
+        states_on().transactions.complete(
             CompletedTransaction(ProducerId(1), Offset(0), Offset(1), is_abort=False)
         )
 
@@ -524,9 +524,9 @@ def test_reload_to_where_the_state_is_keeps_it() -> None:
     append(states, batch(0, 0, transactional=True))
     end_transaction(states, 1)
     assert states.truncate_and_reload(Offset(0), Offset(2), 1000).scan_from == 2
-    assert states.first_unstable_offset == 0
+    assert states.transactions.first_unstable_offset == 0
     assert states.truncate_and_reload(Offset(2), Offset(2), 1000).scan_from == 2
-    assert states.first_unstable_offset is None
+    assert states.transactions.first_unstable_offset is None
     assert not states.is_empty
 
 
@@ -571,7 +571,7 @@ def test_expired_producers_are_not_loaded() -> None:
     again = states_on(files)
     again.truncate_and_reload(Offset(0), Offset(2), 1000 + DAY_MS)
     assert set(again.active) == {2}
-    assert again.first_unstable_offset == 1
+    assert again.transactions.first_unstable_offset == 1
     again.check_invariants()
 
 
@@ -581,7 +581,7 @@ def test_deleting_records_keeps_the_producers() -> None:
     end_transaction(states, 1)
     states.advance_log_start_to(Offset(10))
     assert states.end_offset == 10
-    assert states.first_unstable_offset is None
+    assert states.transactions.first_unstable_offset is None
     assert append(states, batch(1, 10)) is None
 
 
@@ -680,11 +680,11 @@ def test_states_equal_a_model_and_a_rebuild(seed: int) -> None:
                 end += count
         if random.random() < 0.1:
             watermark = random.randint(max(0, end - 10), end)
-            states.acknowledge_to(Offset(watermark))
+            states.transactions.acknowledge_to(Offset(watermark))
             model.ended = {f: m for f, m in model.ended.items() if m >= watermark}
         if random.random() < 0.05:
             states.take_snapshot()
-        assert states.first_unstable_offset == model.unstable()
+        assert states.transactions.first_unstable_offset == model.unstable()
         states.check_invariants()
 
     # I-05: the state equals one rebuilt from disk, after any crash, and the log.

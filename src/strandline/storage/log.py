@@ -212,7 +212,7 @@ class Log:
     def last_stable_offset(self) -> Offset:
         """Where `read_committed` readers stop: the high watermark, or an undecided transaction."""
         offsets = self.offsets
-        unstable = self.producers.first_unstable_offset
+        unstable = self.producers.transactions.first_unstable_offset
         if unstable is None or unstable >= offsets.high_watermark:
             return offsets.high_watermark
         return max(unstable, offsets.log_start_offset)
@@ -262,14 +262,14 @@ class Log:
         """Raise the high watermark; returns whether it moved. Never lowers it (I-10)."""
         if not self.offsets.advance_high_watermark_to(offset):
             return False
-        if self.producers.first_unstable_offset is not None:
-            self.producers.acknowledge_to(offset)
+        if self.producers.transactions.first_unstable_offset is not None:
+            self.producers.transactions.acknowledge_to(offset)
         return True
 
     def restore_high_watermark(self, offset: Offset) -> Offset:
         """Take the high watermark from a checkpoint, clamped to the log; returns what it is now."""
         restored = self.offsets.restore_high_watermark(offset)
-        self.producers.acknowledge_to(restored)
+        self.producers.transactions.acknowledge_to(restored)
         return restored
 
     def check(self) -> None:

@@ -319,7 +319,7 @@ class LogAppender:
         if completed is None:
             return
         if completed.is_abort:
-            stable = self._producers.last_stable_offset_after(completed)
+            stable = self._producers.transactions.last_stable_offset_after(completed)
             try:
                 self._segments.index_abort(
                     segment,
@@ -332,7 +332,7 @@ class LogAppender:
                 # aborted records. Recovery rebuilds the index.
                 self._health.fail(f"An abort could not be indexed: {error}", error)
                 raise
-        self._producers.complete_transaction(completed)
+        self._producers.transactions.complete(completed)
 
     @contextmanager
     def _whole(self) -> Iterator[None]:

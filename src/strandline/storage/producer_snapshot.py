@@ -36,7 +36,7 @@ from typing import Final
 from crc32c import crc32c
 
 from strandline.errors import StorageError
-from strandline.storage.files import Files, join
+from strandline.storage.files import Files, MissingFile, join
 from strandline.storage.producer_entry import ProducerEntry
 from strandline.types import NO_OFFSET, Offset, ProducerEpoch, ProducerId
 
@@ -157,6 +157,29 @@ class ProducerSnapshots:
             raise DamagedSnapshot(
                 f"The producer snapshot {self.path_of(offset)} is damaged. {damage}"
             ) from damage
+
+    def read_newest(self) -> tuple[list[ProducerEntry] | None, tuple[str, ...]]:
+        """The producers in the newest snapshot that is good; None without any.
+
+        Newer ones that cannot be read are removed, with a sentence for each.
+        """
+        damaged: list[str] = []
+        while (newest := self.newest) is not None:
+            try:
+                return self.read(newest), tuple(damaged)
+            except (DamagedSnapshot, MissingFile) as fault:
+                damaged.append(str(fault))
+                self.remove((newest,))
+        return None, tuple(damaged)
+
+    def keep_between(self, lowest: Offset, highest: Offset) -> None:
+        """Remove all snapshots outside of `[lowest, highest]`, durably.
+
+        One from above the end of the log must not come back after a crash: other batches will be
+        there.
+        """
+        if self.remove([at for at in self.offsets if not lowest <= at <= highest]):
+            self._files.sync_directory(self.directory)
 
     def remove(self, offsets: Iterable[Offset]) -> bool:
         """Remove these snapshots; whether there were any."""

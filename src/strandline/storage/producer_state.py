@@ -21,7 +21,7 @@ from typing import Final
 
 from strandline.records.batch import SEQUENCE_MAX, TRANSACTIONAL_BIT, BatchHeader, Buffer
 from strandline.storage.end_marker import EndMarker, read_end_marker
-from strandline.storage.files import Files, MissingFile
+from strandline.storage.files import Files
 from strandline.storage.open_transactions import CompletedTransaction, OpenTransactions
 from strandline.storage.origin import AppendOrigin
 from strandline.storage.producer_checks import (
@@ -33,9 +33,9 @@ from strandline.storage.producer_checks import (
     unverified,
 )
 from strandline.storage.producer_entry import CompletedBatch, ProducerEntry
-from strandline.storage.producer_snapshot import DamagedSnapshot, ProducerSnapshots
+from strandline.storage.producer_snapshot import ProducerSnapshots
 from strandline.storage.transaction_verification import NO_GUARD, Guard, Verifications
-from strandline.types import NO_SEQUENCE, NO_TIMESTAMP, Offset, ProducerEpoch, ProducerId
+from strandline.types import NO_OFFSET, NO_SEQUENCE, NO_TIMESTAMP, Offset, ProducerEpoch, ProducerId
 
 LATE_TRANSACTION_BUFFER_MS: Final = 5 * 60 * 1000
 """How long past the largest transaction timeout an open transaction counts as hanging."""
@@ -62,7 +62,6 @@ class ProducerStates:
 
     __slots__ = (
         "_by_id",
-        "_files",
         "_snapshot_offset",
         "end_offset",
         "expiration_ms",
@@ -87,7 +86,6 @@ class ProducerStates:
         self.snapshots = ProducerSnapshots(files, directory)
         self.end_offset = Offset(0)
         self.transactions = OpenTransactions()
-        self._files = files
         self._snapshot_offset = Offset(0)
         self._by_id: dict[ProducerId, ProducerEntry] = {}
 
@@ -108,7 +106,7 @@ class ProducerStates:
         """
         if origin is AppendOrigin.REPLICATION or (origin is _CLIENT and self.is_next(header)):
             return None
-        return self._check_all_rules(self._by_id.get(header.producer_id), header, origin, guard)
+        return self._check_all_rules(header, origin, guard)
 
     def is_next(self, header: BatchHeader) -> bool:
         """Whether a client's batch plainly continues what its producer wrote last."""
@@ -184,8 +182,8 @@ class ProducerStates:
         """Note an end marker that was written at `base_offset`.
 
         Returns the transaction that it ended, if there was one. The log then writes the
-        transaction index, if it is an abort, and calls `complete_transaction`; in that order, so
-        that no reader gets beyond an abort that it cannot know of.
+        transaction index, if it is an abort, and completes the transaction in `transactions`; in
+        that order, so that no reader gets beyond an abort that it cannot know of.
         """
         producer_id, epoch = header.producer_id, header.producer_epoch
         entry = self._by_id.get(producer_id)
@@ -201,14 +199,6 @@ class ProducerStates:
         if first_offset < 0:
             return None
         return CompletedTransaction(producer_id, first_offset, base_offset, marker.is_abort)
-
-    def last_stable_offset_after(self, completed: CompletedTransaction) -> Offset:
-        """The last stable offset once `completed` is done; what its index entry records."""
-        return self.transactions.last_stable_offset_after(completed)
-
-    def complete_transaction(self, completed: CompletedTransaction) -> None:
-        """Close the transaction; it stays unstable until its marker is below the high watermark."""
-        self.transactions.complete(completed)
 
     def advance_to(self, end_offset: Offset) -> None:
         """The state covers every batch below `end_offset`, those without a producer included."""
@@ -239,11 +229,6 @@ class ProducerStates:
     def is_empty(self) -> bool:
         """Nothing is known, so a scan of the log that found this would find it again."""
         return not self._by_id and not self.transactions.has_unreplicated
-
-    @property
-    def first_unstable_offset(self) -> Offset | None:
-        """What bounds the last stable offset, besides the high watermark; None: nothing does."""
-        return self.transactions.first_unstable_offset
 
     @property
     def first_undecided_offset(self) -> Offset | None:
@@ -292,13 +277,9 @@ class ProducerStates:
 
     # ── forgetting ─────────────────────────────────────────────────────────────────────────────
 
-    def acknowledge_to(self, high_watermark: Offset) -> None:
-        """Markers below the high watermark are replicated: their transactions become stable."""
-        self.transactions.acknowledge_to(high_watermark)
-
     def advance_log_start_to(self, log_start_offset: Offset) -> None:
         """Records below `log_start_offset` are gone. Producers stay, for their sequences."""
-        self.acknowledge_to(log_start_offset)
+        self.transactions.acknowledge_to(log_start_offset)
         self.end_offset = max(self.end_offset, log_start_offset)
         newest = self.snapshots.newest
         self._snapshot_offset = log_start_offset if newest is None else newest
@@ -341,12 +322,7 @@ class ProducerStates:
         batches from `scan_from` and then calls `advance_to`. The high watermark must already be
         clamped to the log's end.
         """
-        outside = [
-            at for at in self.snapshots.offsets if not log_start_offset <= at <= log_end_offset
-        ]
-        if self.snapshots.remove(outside):
-            # One from above the end must not come back after a crash: other batches will be there.
-            self._files.sync_directory(self.snapshots.directory)
+        self.snapshots.keep_between(log_start_offset, log_end_offset)
         if log_end_offset == self.end_offset:
             self.advance_log_start_to(log_start_offset)
             return Reload(self.end_offset, ())
@@ -357,8 +333,7 @@ class ProducerStates:
     def truncate_fully_and_start_at(self, offset: Offset) -> None:
         """Forget everything and remove every snapshot: the log starts anew at `offset`."""
         self._forget_all()
-        if self.snapshots.remove(list(self.snapshots.offsets)):
-            self._files.sync_directory(self.snapshots.directory)
+        self.snapshots.keep_between(NO_OFFSET, NO_OFFSET)
         self._snapshot_offset = Offset(0)
         self.end_offset = offset
 
@@ -378,12 +353,9 @@ class ProducerStates:
     # ── helpers ────────────────────────────────────────────────────────────────────────────────
 
     def _check_all_rules(
-        self,
-        entry: ProducerEntry | None,
-        header: BatchHeader,
-        origin: AppendOrigin,
-        guard: Guard,
+        self, header: BatchHeader, origin: AppendOrigin, guard: Guard
     ) -> CompletedBatch | None:
+        entry = self._by_id.get(header.producer_id)
         if origin is _CLIENT and entry is not None and header.producer_epoch == entry.epoch:
             duplicate = entry.find_batch(header.base_sequence, header.last_sequence)
             if duplicate is not None:
@@ -406,19 +378,12 @@ class ProducerStates:
         self.transactions.restart(())
 
     def _load_newest(self, log_start_offset: Offset, now_ms: int) -> tuple[str, ...]:
-        damaged: list[str] = []
-        while (newest := self.snapshots.newest) is not None:
-            try:
-                entries = self.snapshots.read(newest)
-            except (DamagedSnapshot, MissingFile) as fault:
-                damaged.append(str(fault))
-                self.snapshots.remove((newest,))
-            else:
-                self._adopt(entries, now_ms)
-                self._snapshot_offset = self.end_offset = newest
-                return tuple(damaged)
-        self._snapshot_offset = self.end_offset = log_start_offset
-        return tuple(damaged)
+        entries, damaged = self.snapshots.read_newest()
+        if entries is not None:
+            self._adopt(entries, now_ms)
+        newest = self.snapshots.newest
+        self._snapshot_offset = self.end_offset = log_start_offset if newest is None else newest
+        return damaged
 
     def _adopt(self, entries: list[ProducerEntry], now_ms: int) -> None:
         kept = [entry for entry in entries if not entry.is_expired(now_ms, self.expiration_ms)]

@@ -71,7 +71,8 @@ class Recovery:
         log.leader_epochs.truncate_from_start(start_offset)
         log.leader_epochs.flush()
         self._load_producers(end)
-        log.producers.acknowledge_to(log.offsets.restore_high_watermark(found.high_watermark))
+        high_watermark = log.offsets.restore_high_watermark(found.high_watermark)
+        log.producers.transactions.acknowledge_to(high_watermark)
         return RecoveryReport(tuple(self._cuts), tuple(self._notes), self._recovered)
 
     def _log_start(self) -> Offset:
@@ -189,7 +190,7 @@ class Recovery:
             log.leader_epochs.assign(header.leader_epoch, header.base_offset)
 
     def _finish(self, segment: Segment, completed: CompletedTransaction) -> None:
-        producers = self._log.producers
+        transactions = self._log.producers.transactions
         if completed.is_abort:
             self._log.segments.index_abort(
                 segment,
@@ -197,10 +198,10 @@ class Recovery:
                     completed.producer_id,
                     completed.first_offset,
                     completed.last_offset,
-                    producers.last_stable_offset_after(completed),
+                    transactions.last_stable_offset_after(completed),
                 ),
             )
-        producers.complete_transaction(completed)
+        transactions.complete(completed)
 
     def _next_base(self, segment: Segment) -> int:
         above = self._log.segments.above(segment.base_offset)

@@ -44,5 +44,5 @@ def replay_producers(
                 except CorruptRecords as error:
                     raise damaged(segment.log, position, str(error)) from error
                 if completed is not None:
-                    producers.complete_transaction(completed)
+                    producers.transactions.complete(completed)
     producers.advance_to(end_offset)

@@ -132,7 +132,7 @@ class Truncation:
         self._producers.advance_to(offsets.log_end_offset)
         reload = self._producers.truncate_and_reload(offsets.log_start_offset, end, now_ms)
         replay_producers(self._producers, self._segments, reload.scan_from, end, now_ms)
-        self._producers.acknowledge_to(offsets.high_watermark)
+        self._producers.transactions.acknowledge_to(offsets.high_watermark)
         offsets.end_at(end)
         self._flusher.reschedule()
 

@@ -169,7 +169,7 @@ def _log(log: Log) -> document.Log:
         log_start_saved=log.offsets.log_start_saved,
         failure=log.failure,
         producers=len(log.producers.active),
-        open_transaction_offset=log.producers.first_unstable_offset,
+        open_transaction_offset=log.producers.transactions.first_unstable_offset,
         open_transaction_producer=_holder(log),
         newest_timestamp_ms=known(log.active.max_timestamp),
         cleanup_policy=sorted(config.cleanup_policies),
@@ -180,6 +180,7 @@ def _log(log: Log) -> document.Log:
 
 def _holder(log: Log) -> int | None:
     """Whose transaction keeps the last stable offset back."""
-    earliest = log.producers.transactions.earliest_open
-    is_first = earliest is not None and earliest[0] == log.producers.first_unstable_offset
+    transactions = log.producers.transactions
+    earliest = transactions.earliest_open
+    is_first = earliest is not None and earliest[0] == transactions.first_unstable_offset
     return earliest[1] if earliest is not None and is_first else None

@@ -98,7 +98,7 @@ class ChangeDispatcher:
             or (added and added[0].leader_epoch != added[-1].leader_epoch)
         ):
             rules.check_epoch_table(model)
-        if model.log.producers.first_unstable_offset is not None:
+        if model.log.producers.transactions.first_unstable_offset is not None:
             rules.check_stable(model)
         if mark[RECOVERY_POINT] > before[RECOVERY_POINT]:
             rules.check_durable(model, hosting.machine, before[RECOVERY_POINT])
