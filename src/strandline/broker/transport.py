@@ -24,16 +24,15 @@ import socket
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from struct import Struct
 from typing import Final, Generic
 
+from strandline.broker.log_ranges import FileRange, read_slice
 from strandline.broker.receive_buffers import LARGE_BUFFER_BYTES, BufferPool, LargeFrame
 from strandline.broker.streams import Stream
 from strandline.broker.transport_host import Host, PartyT
 from strandline.errors import StorageError
 from strandline.node.effects import Chunk
-from strandline.storage.files import File
 from strandline.storage.log_reader import LogSlice
 
 log = logging.getLogger(__name__)
@@ -46,22 +45,6 @@ _MORE_FOLLOWS: Final = getattr(socket, "MSG_MORE", 0)
 """Where the system has it: do not send a head in a packet of its own."""
 _SEND_AT_ONCE_BYTES: Final = 1024 * 1024
 _DRAINED_BYTES_MAX: Final = 16 * 1024 * 1024
-
-
-@dataclass(slots=True)
-class _FileRange:
-    """The unsent part of a log range.
-
-    It has no descriptor of its own: a client that asks for much and reads nothing could use up the
-    process's. If the log gives the file up first, the connection is closed, as by Kafka. It is
-    closed as well if the file was cut since (`cuts`): other records, perhaps not committed, may
-    have taken the place of those that were answered.
-    """
-
-    file: File
-    position: int
-    length: int
-    cuts: int
 
 
 class Transport(Generic[PartyT]):
@@ -112,7 +95,7 @@ class Transport(Generic[PartyT]):
         self._is_held_back = False
         self._is_starved = False
         """Whether the frame that arrives waits for memory."""
-        self._pending: deque[bytes | memoryview | _FileRange] = deque()
+        self._pending: deque[bytes | memoryview | FileRange] = deque()
         self.watching = (False, False)
 
     # -- reading -----------------------------------------------------------------------------
@@ -259,7 +242,7 @@ class Transport(Generic[PartyT]):
                 if not isinstance(chunk, LogSlice):
                     small.append(chunk)
                 elif chunk.length <= _COPIED_SLICE_BYTES and not self._pending:
-                    small.append(_read_slice(chunk))
+                    small.append(read_slice(chunk))
                     copied += chunk.length
                     if copied > _SEND_AT_ONCE_BYTES:
                         self._send_bytes(small)
@@ -301,7 +284,7 @@ class Transport(Generic[PartyT]):
             position += sent
             length -= sent
         if length:
-            self._pending.append(_FileRange(chunk.file, position, length, cuts))
+            self._pending.append(FileRange(chunk.file, position, length, cuts))
 
     def on_writable(self) -> None:
         """Go on with what the socket did not take before."""
@@ -309,7 +292,7 @@ class Transport(Generic[PartyT]):
         try:
             while self._pending and budget > 0:
                 head = self._pending[0]
-                if isinstance(head, _FileRange):
+                if isinstance(head, FileRange):
                     sent = self._continue_range(head)
                     finished = head.length == 0
                 else:
@@ -332,7 +315,7 @@ class Transport(Generic[PartyT]):
             return
         self.resume()
 
-    def _continue_range(self, head: _FileRange) -> int:
+    def _continue_range(self, head: FileRange) -> int:
         if head.file.cuts != head.cuts:
             self.close("a log range was cut while it was being sent")
             return 0
@@ -402,10 +385,3 @@ class Transport(Generic[PartyT]):
         self._host.disconnected(self, reason)
         self._stream.say_goodbye()
         self.socket.close()
-
-
-def _read_slice(chunk: LogSlice) -> bytes:
-    data = chunk.file.read_at(chunk.position, chunk.length)
-    if len(data) != chunk.length:
-        raise StorageError(f"{chunk.file.path} ends before the range that was to be sent.")
-    return data
