@@ -7,7 +7,8 @@ from random import Random
 import pytest
 
 from strandline.client.delivery import Batch
-from strandline.client.produce_queues import ProducePolicy, ProduceQueues
+from strandline.client.produce_policy import ProducePolicy
+from strandline.client.produce_queues import ProduceQueues
 from strandline.client.transaction_state import State
 from strandline.errors import ErrorCode, ProtocolError
 from strandline.types import Offset

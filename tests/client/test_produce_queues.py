@@ -8,7 +8,8 @@ from uuid import UUID
 import pytest
 
 from strandline.client.delivery import Batch
-from strandline.client.produce_queues import DOUBTS_MAX, ProducePolicy, ProduceQueues
+from strandline.client.produce_policy import ProducePolicy
+from strandline.client.produce_queues import DOUBTS_MAX, ProduceQueues
 from strandline.client.producer_identity import ProducerIdentity
 from strandline.errors import ErrorCode, ProtocolError
 from strandline.protocol.messages.init_producer_id import InitProducerIdResponse

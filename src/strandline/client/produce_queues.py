@@ -22,18 +22,15 @@ lacks what its successor has acknowledged, and so refuses what comes next.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from random import Random
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final, Generic, TypeVar
 
-from strandline.client.backoff import (
-    RETRY_BACKOFF_MAX_MS,
-    RETRY_BACKOFF_MS,
-    ExponentialBackoff,
-)
+from strandline.client.backoff import ExponentialBackoff
 from strandline.client.delivery import Batch
 from strandline.client.partition_queue import PartitionQueue
 from strandline.client.produce_messages import answers_by_partition
+from strandline.client.produce_policy import ProducePolicy
+from strandline.client.produce_watcher import ProduceWatcher
 from strandline.client.producer_identity import ProducerIdentity
 from strandline.client.refusal import refusal
 from strandline.client.retry import is_worth_waiting_for
@@ -58,46 +55,6 @@ _NUMBER_REFUSED: Final = _LOST_COUNT | {
 }
 
 B = TypeVar("B", bound=Batch)
-B_contra = TypeVar("B_contra", bound=Batch, contravariant=True)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProducePolicy:
-    """How long and how often is tried what. Times in milliseconds."""
-
-    acks: int = -1
-    repeats: bool = True
-    """False: what may have reached a broker is not sent again, as with Kafka's `retries=0`."""
-    batches_in_flight_max: int = 1
-    """Per partition."""
-    delivery_timeout_ms: int = 120_000
-    topic_wait_ms: int = 3000
-    """For how long a partition that the broker does not know may still appear."""
-    retry_backoff_ms: int = RETRY_BACKOFF_MS
-    retry_backoff_max_ms: int = RETRY_BACKOFF_MAX_MS
-
-
-class ProduceWatcher(Protocol[B_contra]):
-    """Hears what happens to batches."""
-
-    def answered(
-        self,
-        batch: B_contra,
-        topic_id: TopicId,
-        answer: PartitionProduceResponse,
-        response: ProduceResponse,
-    ) -> None:
-        """A broker spoke of a batch, whatever it said. What it means is heard next. The topic's id
-        is that in the answer, if it has one."""
-
-    def failed(self, batch: B_contra, error: ProtocolError) -> None:
-        """An attempt failed, and the batch is tried again."""
-
-    def number_refused(self, batch: B_contra, error: ProtocolError) -> None:
-        """A broker refused the number of a batch before which there was nothing in doubt."""
-
-    def finished(self, batch: B_contra, base_offset: Offset, error: ProtocolError | None) -> None:
-        """The outcome, before the batch lets its contents go."""
 
 
 class ProduceQueues(Generic[B]):

@@ -20,7 +20,7 @@ from strandline.client.accumulator import RecordAccumulator
 from strandline.client.cluster import ClusterClient
 from strandline.client.delivery import Batch, Delivery, FlushResult, checked_size
 from strandline.client.group_requests import Committed, Membership
-from strandline.client.produce_queues import ProducePolicy
+from strandline.client.produce_policy import ProducePolicy
 from strandline.client.sending import Sender
 from strandline.client.settings import ClientSettings
 from strandline.client.transaction_manager import TransactionManager, needed_transactions

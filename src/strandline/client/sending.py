@@ -20,7 +20,8 @@ from strandline.client.connection import Connection, Pending
 from strandline.client.coordinator_client import Ask, Outcome
 from strandline.client.delivery import Batch, Outcomes
 from strandline.client.produce_messages import encode_batch, highest_version, produce_request
-from strandline.client.produce_queues import ProducePolicy, ProduceQueues
+from strandline.client.produce_policy import ProducePolicy
+from strandline.client.produce_queues import ProduceQueues
 from strandline.client.producer_identity import ProducerIdentity
 from strandline.client.transaction_manager import TransactionManager
 from strandline.client.transaction_settings import TransactionSettings

@@ -17,7 +17,8 @@ from strandline.client.channel import RequestFailed
 from strandline.client.coordinator_client import Ask, Outcome, not_sent
 from strandline.client.delivery import Batch, Delivery, Outcomes
 from strandline.client.produce_messages import encode_batch, highest_version, produce_request
-from strandline.client.produce_queues import ProducePolicy, ProduceQueues
+from strandline.client.produce_policy import ProducePolicy
+from strandline.client.produce_queues import ProduceQueues
 from strandline.client.producer import ProducerSettings
 from strandline.client.producer_identity import ProducerIdentity
 from strandline.client.sending import REQUEST_BYTES_MAX, REQUESTS_IN_FLIGHT_MAX

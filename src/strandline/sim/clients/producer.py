@@ -24,7 +24,8 @@ from strandline.client.backoff import ExponentialBackoff
 from strandline.client.channel import RequestFailed
 from strandline.client.partition_queue import PartitionQueue
 from strandline.client.produce_messages import produce_request
-from strandline.client.produce_queues import ProducePolicy, ProduceQueues
+from strandline.client.produce_policy import ProducePolicy
+from strandline.client.produce_queues import ProduceQueues
 from strandline.client.producer_identity import ProducerIdentity
 from strandline.errors import RETRIABLE, ErrorCode, ProtocolError
 from strandline.protocol.apis import ApiKey
