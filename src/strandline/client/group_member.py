@@ -21,10 +21,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum, auto
 from random import Random
-from typing import Any, Final
+from typing import Any
 
 from strandline.client.consumer_protocol import NO_GENERATION
 from strandline.client.coordinator_client import Ask, CoordinatorClient, Outcome, sentence
+from strandline.client.group_errors import AT_ONCE, UNKNOWN, WAIT
 from strandline.client.group_events import (
     GenerationJoined,
     GroupEvent,
@@ -37,32 +38,13 @@ from strandline.client.group_join import GroupJoin, Synced
 from strandline.client.group_leader import GroupLeader
 from strandline.client.group_observer import MemberObserver
 from strandline.client.group_offsets import CommitResult, GroupOffsets
-from strandline.client.group_requests import (
-    NO_MEMBER,
-    Committed,
-    Membership,
-    leave_request,
-)
+from strandline.client.group_requests import NO_MEMBER, Committed, Membership, leave_request
 from strandline.client.group_settings import GroupSettings
 from strandline.client.group_subscription import GroupSubscription
 from strandline.client.router import Router
 from strandline.errors import ErrorCode, ProtocolError
 from strandline.protocol.apis import ApiKey
 from strandline.types import BrokerId, TopicPartition
-
-_WAIT: Final = frozenset(
-    {
-        ErrorCode.NETWORK_EXCEPTION,
-        ErrorCode.NOT_COORDINATOR,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-    }
-)
-"""The same request may succeed later."""
-_AT_ONCE: Final = frozenset({ErrorCode.MEMBER_ID_REQUIRED, ErrorCode.REBALANCE_IN_PROGRESS})
-"""The member is known, and is to join."""
-_UNKNOWN: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
-"""The member, or its generation, is none any more: it joins anew. All others are for good."""
 
 
 class Phase(Enum):
@@ -317,11 +299,11 @@ class GroupMember:
         """See `Joiner`."""
         self._is_asking_to_join = False
         self._observer.refused(code.name)
-        if code in _WAIT:
+        if code in WAIT:
             self._join_at(self._coordinator.now_ms + self._backoff.next_ms())
-        elif code in _AT_ONCE:
+        elif code in AT_ONCE:
             self._join_at(self._coordinator.now_ms)
-        elif code in _UNKNOWN:
+        elif code in UNKNOWN:
             self._begin_anew(code)
         else:
             self.fail(sentence(code, self._settings.group))
@@ -332,7 +314,7 @@ class GroupMember:
         """The coordinator answered a heartbeat, perhaps one from before the last rebalance."""
         if code is not ErrorCode.NONE:
             self._observer.refused(code.name)
-        if who != self.membership or self.phase is Phase.OVER or code in _WAIT:
+        if who != self.membership or self.phase is Phase.OVER or code in WAIT:
             return
         if code is not ErrorCode.NONE:
             self._membership_refused(code)
@@ -347,7 +329,7 @@ class GroupMember:
         if code is ErrorCode.REBALANCE_IN_PROGRESS:
             if self.phase is Phase.STABLE:
                 self._rejoin_reason = "the group rebalances"
-        elif code not in _UNKNOWN:
+        elif code not in UNKNOWN:
             self.fail(sentence(code, self._settings.group))
         elif not self._is_asking_to_join:  # else the answer to that will say it
             self._begin_anew(code)
