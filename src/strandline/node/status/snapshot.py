@@ -36,6 +36,7 @@ from strandline.node.status.broker_facts import (
     totals,
     traffic,
 )
+from strandline.node.status.facts import as_json
 from strandline.node.status.group_facts import group_facts
 from strandline.node.status.replica_facts import partition_facts, replica_facts
 from strandline.node.transaction_access import TransactionAccess
@@ -64,9 +65,7 @@ def status(node: NodeParts, arguments: Arguments, now: Instant) -> JsonObject:
     `partition`: only of that number."""
     allow_only(arguments, ("brief", "topics", "partition"))
     asked = Asked(optional_texts(arguments, "topics"), optional_integer(arguments, "partition"))
-    encoded: JsonObject = document.as_json(
-        snapshot(node, now, asked, brief=flag(arguments, "brief"))
-    )
+    encoded: JsonObject = as_json(snapshot(node, now, asked, brief=flag(arguments, "brief")))
     return encoded
 
 
