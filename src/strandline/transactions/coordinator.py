@@ -17,14 +17,7 @@ from itertools import islice
 
 from strandline.errors import ErrorCode, InvariantViolated, ProtocolError
 from strandline.protocol.coordinator_log import CoordinatorRecord, partition_for
-from strandline.protocol.messages.add_partitions_to_txn import (
-    AddPartitionsToTxnPartitionResult,
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnResponse,
-    AddPartitionsToTxnResult,
-    AddPartitionsToTxnTopicResult,
-    AddPartitionsToTxnTransaction,
-)
+from strandline.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from strandline.protocol.messages.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
@@ -38,15 +31,13 @@ from strandline.protocol.messages.list_transactions import (
 )
 from strandline.transactions.effects import Call, Effect, TakeProducerId, Token
 from strandline.transactions.ending import NeedsProducerId, end, fence
+from strandline.transactions.joining import Joining
 from strandline.transactions.listing import described, listed
-from strandline.transactions.producing import Outcomes, add_partitions, initialize, refused
+from strandline.transactions.producing import initialize, refused
 from strandline.transactions.settings import TransactionSettings
 from strandline.transactions.shard import Change, Entry, Shard, Surroundings
 from strandline.transactions.transaction import OPEN, PREPARED, VERSION_2
-from strandline.types import Instant, LeaderEpoch, ProducerId, TopicPartition
-
-_BATCHED_SINCE = 4
-"""The version of AddPartitionsToTxn that brokers use, with which partitions join by writing."""
+from strandline.types import Instant, LeaderEpoch, ProducerId
 
 _NEXT_TURN_MS = 1
 
@@ -107,7 +98,7 @@ class TransactionCoordinator:
                     shard = self._served(request.transactional_id)
                     end(shard, request, call.version, fresh, now, reply)
                 case AddPartitionsToTxnRequest() as request:
-                    self._add_partitions(call, request, now)
+                    Joining(request, call.version, reply).begin(self._served, now)
                 case DescribeTransactionsRequest() as request:
                     states = [self._describe(each) for each in request.transactional_ids]
                     reply(DescribeTransactionsResponse(transaction_states=states))
@@ -137,53 +128,6 @@ class TransactionCoordinator:
             self._outbox.reply(call.token, _refused(call, taken))
         else:
             self._handle(call, taken, now)
-
-    def _add_partitions(self, call: Call, request: AddPartitionsToTxnRequest, now: Instant) -> None:
-        is_batched = call.version >= _BATCHED_SINCE
-        transactions = (
-            request.transactions
-            if is_batched
-            else [
-                AddPartitionsToTxnTransaction(
-                    transactional_id=request.v3_and_below_transactional_id,
-                    producer_id=request.v3_and_below_producer_id,
-                    producer_epoch=request.v3_and_below_producer_epoch,
-                    topics=request.v3_and_below_topics,
-                )
-            ]
-        )
-        results = [AddPartitionsToTxnResult() for _ in transactions]
-        left = len(results)
-
-        def deliver(index: int, asked: AddPartitionsToTxnTransaction, outcomes: Outcomes) -> None:
-            nonlocal left
-            results[index] = _result(asked, outcomes)
-            left -= 1
-            finish()
-
-        def finish() -> None:
-            if left:
-                return
-            response = (
-                AddPartitionsToTxnResponse(results_by_transaction=results)
-                if is_batched
-                else AddPartitionsToTxnResponse(
-                    results_by_topic_v3_and_below=results[0].topic_results
-                )
-            )
-            self._outbox.reply(call.token, response)
-
-        version = VERSION_2 if is_batched else 0
-        if not transactions:
-            finish()
-        for index, asked in enumerate(transactions):
-            partitions = frozenset(_partitions(asked))
-            answer = partial(deliver, index, asked)
-            try:
-                shard = self._served(asked.transactional_id)
-                add_partitions(shard, asked, partitions, version, now, answer)
-            except ProtocolError as refusal:
-                answer(dict.fromkeys(partitions, refusal.code))
 
     def _describe(self, transactional_id: str) -> TransactionState:
         code = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
@@ -389,31 +333,6 @@ class TransactionCoordinator:
     def unanswered(self) -> frozenset[Token]:
         """Requests that wait for an answer."""
         return frozenset(self._outbox.unanswered)
-
-
-def _partitions(asked: AddPartitionsToTxnTransaction) -> Iterable[TopicPartition]:
-    for topic in asked.topics:
-        for partition in topic.partitions:
-            yield TopicPartition(topic.name, partition)
-
-
-def _result(asked: AddPartitionsToTxnTransaction, outcomes: Outcomes) -> AddPartitionsToTxnResult:
-    return AddPartitionsToTxnResult(
-        transactional_id=asked.transactional_id,
-        topic_results=[
-            AddPartitionsToTxnTopicResult(
-                name=topic.name,
-                results_by_partition=[
-                    AddPartitionsToTxnPartitionResult(
-                        partition_index=partition,
-                        partition_error_code=outcomes[TopicPartition(topic.name, partition)],
-                    )
-                    for partition in topic.partitions
-                ],
-            )
-            for topic in asked.topics
-        ],
-    )
 
 
 def _refused(call: Call, code: ErrorCode) -> object:

@@ -1,0 +1,104 @@
+"""One request that adds partitions to transactions (AddPartitionsToTxn), and its one answer.
+
+Clients name one transaction; brokers ask for several at once, of which each may lie in another
+partition of the state. This file knows the shape of the request and when it is answered. What
+becomes of a transaction is decided in `producing`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Final
+
+from strandline.errors import ProtocolError
+from strandline.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
+)
+from strandline.transactions.producing import Outcomes, add_partitions
+from strandline.transactions.shard import Shard
+from strandline.transactions.transaction import VERSION_2
+from strandline.types import Instant, TopicPartition
+
+_BATCHED_SINCE: Final = 4
+"""The version that brokers use, with which partitions join by writing."""
+
+
+class Joining:
+    """Collects what becomes of the transactions of a request, and answers when all is known."""
+
+    def __init__(
+        self, request: AddPartitionsToTxnRequest, version: int, reply: Callable[[object], None]
+    ) -> None:
+        self._is_batched = version >= _BATCHED_SINCE
+        self._transactions = request.transactions if self._is_batched else [_only(request)]
+        self._reply = reply
+        self._results = [AddPartitionsToTxnResult() for _ in self._transactions]
+        self._left = len(self._results)
+
+    def begin(self, served: Callable[[str | None], Shard], now: Instant) -> None:
+        """Ask the shards. `served` finds that of a transactional id, or raises `ProtocolError`."""
+        version = VERSION_2 if self._is_batched else 0
+        if not self._transactions:
+            self._answer()
+        for index, asked in enumerate(self._transactions):
+            partitions = frozenset(_partitions(asked))
+            told = partial(self._told, index, asked)
+            try:
+                shard = served(asked.transactional_id)
+                add_partitions(shard, asked, partitions, version, now, told)
+            except ProtocolError as refusal:
+                told(dict.fromkeys(partitions, refusal.code))
+
+    def _told(self, index: int, asked: AddPartitionsToTxnTransaction, outcomes: Outcomes) -> None:
+        self._results[index] = _result(asked, outcomes)
+        self._left -= 1
+        if not self._left:
+            self._answer()
+
+    def _answer(self) -> None:
+        if self._is_batched:
+            self._reply(AddPartitionsToTxnResponse(results_by_transaction=self._results))
+        else:
+            topics = self._results[0].topic_results
+            self._reply(AddPartitionsToTxnResponse(results_by_topic_v3_and_below=topics))
+
+
+def _only(request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnTransaction:
+    """The one transaction of a client's request."""
+    return AddPartitionsToTxnTransaction(
+        transactional_id=request.v3_and_below_transactional_id,
+        producer_id=request.v3_and_below_producer_id,
+        producer_epoch=request.v3_and_below_producer_epoch,
+        topics=request.v3_and_below_topics,
+    )
+
+
+def _partitions(asked: AddPartitionsToTxnTransaction) -> Iterable[TopicPartition]:
+    for topic in asked.topics:
+        for partition in topic.partitions:
+            yield TopicPartition(topic.name, partition)
+
+
+def _result(asked: AddPartitionsToTxnTransaction, outcomes: Outcomes) -> AddPartitionsToTxnResult:
+    return AddPartitionsToTxnResult(
+        transactional_id=asked.transactional_id,
+        topic_results=[
+            AddPartitionsToTxnTopicResult(
+                name=topic.name,
+                results_by_partition=[
+                    AddPartitionsToTxnPartitionResult(
+                        partition_index=partition,
+                        partition_error_code=outcomes[TopicPartition(topic.name, partition)],
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in asked.topics
+        ],
+    )
