@@ -9,15 +9,18 @@ wakes up, perhaps as a zombie.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from random import Random
+from typing import Any, Final, Protocol
 
 from strandline.client.channel import RequestFailed
 from strandline.client.coordinator_client import Ask, Outcome
 from strandline.client.group_requests import Committed, Membership
 from strandline.client.produce_messages import highest_version, produce_request
-from strandline.client.produce_queues import ProducePolicy, ProduceQueues
+from strandline.client.produce_policy import ProducePolicy
+from strandline.client.produce_queues import ProduceQueues
 from strandline.client.transaction_manager import TransactionManager
 from strandline.client.transaction_settings import TransactionSettings
 from strandline.client.transaction_state import State
@@ -27,6 +30,7 @@ from strandline.protocol.messages.produce import PartitionProduceResponse, Produ
 from strandline.sim.clients.batches import RecordedBatch, encode, offsets_of
 from strandline.sim.clients.client import place_of
 from strandline.sim.clients.cluster import Cluster
+from strandline.sim.clients.world import ClientWorld
 from strandline.sim.history.operations import (
     Acknowledged,
     CommitAsked,
@@ -38,19 +42,47 @@ from strandline.sim.history.operations import (
 )
 from strandline.types import BrokerId, Offset, TopicId, TopicPartition
 
-if TYPE_CHECKING:
-    from strandline.sim.clients.transactional import Transactional
-
 APPEND_TIMEOUT_MS: Final = 3_000
 _REQUEST_TIMEOUT_MS: Final = 5_000
 _PATIENT_MS: Final = 10**9
 _EPOCH: Final = 2**40
 
 
+class RunOwner(Protocol):
+    """The client whose program a run is: what it wants, its clock, and where it counts.
+
+    - `topic`: which it writes to; `source`: whose offset it stores for `group`.
+    - `version`: of the transaction protocol.
+    """
+
+    name: str
+    random: Random
+    transactional_id: str
+    topic: str
+    source: TopicPartition
+    group: str
+    version: int
+    timeout_ms: int
+    in_flight_max: int
+    world: ClientWorld
+
+    @property
+    def counters(self) -> Counter[str]: ...
+
+    @property
+    def now_ms(self) -> int: ...
+
+    @property
+    def now_us(self) -> int: ...
+
+    def after(self, delay_us: int, action: Callable[[], None]) -> None:
+        """Let something happen after so long."""
+
+
 class TransactionRun:
     """See the module. It is the `ProduceWatcher` of its queues."""
 
-    def __init__(self, owner: Transactional, writer: int, cluster: Cluster) -> None:
+    def __init__(self, owner: RunOwner, writer: int, cluster: Cluster) -> None:
         self.writer = writer
         self.cluster = cluster
         self.is_over = False
