@@ -12,11 +12,12 @@ What does not come right in time is a violation, and the rest is judged all the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 
 from strandline.cluster.topic_names import CONSUMER_OFFSETS
 from strandline.node.node import INTERNAL_TOPICS
+from strandline.sim import settled
 from strandline.sim.checkers.checkers import Checkers
 from strandline.sim.checkers.violations import Violation
 from strandline.sim.clients.client import place_of
@@ -311,13 +312,13 @@ class Course:
         if self._is_well:
             self._is_well = self._within(
                 self._bounds.in_sync_us,
-                lambda: self.world.is_settled() and self._are_logs_level(),
+                lambda: self.world.is_settled() and settled.are_logs_level(self.world),
                 "I-49",
                 "all replicas hold the same",
             )
 
     def _is_all_committed(self) -> bool:
-        return self.world.is_settled() and self._are_logs_level(committed=True)
+        return self.world.is_settled() and settled.are_logs_level(self.world, committed=True)
 
     def _are_all_there(self) -> bool:
         return len(self.world.image.brokers) == len(self.world.machines) and self.world.is_settled()
@@ -334,27 +335,6 @@ class Course:
             for number in sorted(topic.partitions)
             if topic.name not in INTERNAL_TOPICS
         ]
-
-    def _are_logs_level(self, *, committed: bool = False) -> bool:
-        """Whether all replicas of each partition have the same log end and high watermark.
-
-        With `committed`, nothing may wait between the two either.
-        """
-        return all(
-            self._is_level(TopicPartition(topic.name, number), state.replicas, committed)
-            for topic in self.world.image.topics.values()
-            for number, state in topic.partitions.items()
-        )
-
-    def _is_level(self, at: TopicPartition, brokers: Sequence[int], committed: bool) -> bool:
-        logs = [self.world.replica(each, at) for each in brokers]
-        ends = {
-            None if each is None else (each.log.log_end_offset, each.log.high_watermark)
-            for each in logs
-        }
-        if len(ends) != 1 or None in ends:
-            return False
-        return not committed or all(end == mark for end, mark in filter(None, ends))
 
     # -- waiting and telling -----------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from strandline.types import BrokerId, TopicPartition
@@ -34,6 +35,31 @@ def is_settled(world: World) -> bool:
 def _is_informed(machine: Machine) -> bool:
     store = machine.metadata
     return machine.is_up and not machine.is_paused and store is not None and store.is_up_to_date
+
+
+def are_logs_level(world: World, *, committed: bool = False) -> bool:
+    """Whether all replicas of each partition have the same log end and high watermark.
+
+    With `committed`, nothing may wait between the two either.
+    """
+    return all(
+        _is_level(world, TopicPartition(topic.name, number), state.replicas, committed)
+        for topic in world.image.topics.values()
+        for number, state in topic.partitions.items()
+    )
+
+
+def _is_level(
+    world: World, at: TopicPartition, brokers: Sequence[BrokerId], committed: bool
+) -> bool:
+    logs = [world.replica(each, at) for each in brokers]
+    ends = {
+        None if each is None else (each.log.log_end_offset, each.log.high_watermark)
+        for each in logs
+    }
+    if len(ends) != 1 or None in ends:
+        return False
+    return not committed or all(end == mark for end, mark in filter(None, ends))
 
 
 def log_bytes(world: World, broker_id: int, partition: TopicPartition) -> bytes:
