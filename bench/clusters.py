@@ -34,7 +34,7 @@ TRANSACTION_SETTINGS: Mapping[str, str] = {
     "transaction.state.log.min.isr": "2",
 }
 SESSION_SETTINGS: Mapping[str, str] = {
-    # A broker that is gone is noticed after the same time, whoever notices it.
+    # A broker that is gone is noticed after the same time by Kafka and by Strandline.
     "broker.session.timeout.ms": str(FAILOVER_SESSION_MS),
     "broker.heartbeat.interval.ms": "500",
 }

@@ -2,7 +2,7 @@
 
 All raw workloads send to one broker that leads every partition, as `loadgen` wants it; replicas are
 on the other brokers. acks=1 on the same replicated topic is the baseline: the followers fetch there
-too, only nobody waits for them.
+too, but the producer does not wait for them.
 """
 
 from __future__ import annotations

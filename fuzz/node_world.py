@@ -177,7 +177,7 @@ class NodeWorld:
         correlation_id = self._questions[link].popleft()
         frame = bytearray(correlation_id + data if is_right else data)
         self.node.link_received(link, memoryview(frame), self.now)
-        # The bytes belong to the driver again: nobody may look at them any more.
+        # The buffer belongs to the driver again: the node must not read it any more.
         frame[:] = b"\xee" * len(frame)
 
     def _break_link(self) -> None:
@@ -204,7 +204,7 @@ class NodeWorld:
                 self._write([Delete(ControllerNode.path)])
 
     def _elect(self, number: int, broker: BrokerId) -> None:
-        """Another leader, nobody (0), or the same one in another epoch."""
+        """Another leader, none (0), or the same one in another epoch."""
         at = TopicPartition(TOPIC, number)
         former = self.image.partition(at)
         if former is None or former.partition_epoch < 0:
@@ -276,7 +276,7 @@ class NodeWorld:
         session: SessionId | None = None,
         token: int | None = None,
     ) -> None:
-        """Write for the node, which has a token, or for somebody else."""
+        """Write for the node, which has a token, or for another client."""
         refused: MultiRefused | None = None
         try:
             changes = self._tree.multi(operations, session or SessionId(0)).changes

@@ -1,8 +1,8 @@
 """What is fuzzed, and which errors each thing may raise for bytes that make no sense.
 
 A target takes bytes and returns. Any exception but the declared ones is a finding; so is an
-allocation beyond what the input explains, which whoever runs the targets has to watch. Targets keep
-no state from one call to the next, so that a finding is repeated by its input alone.
+allocation beyond what the input explains, which the runner of the targets has to watch. Targets
+keep no state from one call to the next, so that a finding is repeated by its input alone.
 """
 
 from __future__ import annotations

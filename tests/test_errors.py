@@ -1,4 +1,4 @@
-"""Error codes: Kafka's numbers, and what becomes of those that nobody knows yet."""
+"""Error codes: Kafka's numbers, and what becomes of unknown ones."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from strandline.errors import INDEFINITE, RETRIABLE, ErrorCode, ProtocolError
 
 @pytest.mark.parametrize("number", [134, 999, -2, 32767])
 def test_a_number_that_is_newer_than_the_list_is_an_unknown_error(number: int) -> None:
-    """A broker that says more than we know must not stop whoever asked it."""
+    """A broker that says more than we know must not stop the caller."""
     assert ErrorCode(number) is ErrorCode.UNKNOWN_SERVER_ERROR
 
 

@@ -41,6 +41,32 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert not lost
 
 
+PRONOUN = re.compile(r"\b(?:nobody|somebody|whoever|anybody|everybody)\b", re.IGNORECASE)
+PROSE = [
+    *(page for page in PAGES if page.name != "README.zh.md"),
+    *(ROOT / "src").rglob("*.py"),
+    *(ROOT / "src").rglob("*.txt"),
+    *(ROOT / "src").rglob("*.js"),
+]
+
+
+def docstrings(source: str) -> str:
+    """All strings between triple quotes."""
+    return "\n".join(source.split('"""')[1::2])
+
+
+def test_prose_names_the_part_that_acts() -> None:
+    """A client, a reader, a broker, an operator: a pronoun leaves a reader to guess which.
+
+    In tests only docstrings are looked at: users and groups may be called "nobody".
+    """
+    prose = {path: path.read_text("utf-8") for path in PROSE}
+    for path in (ROOT / "tests").rglob("*.py"):
+        prose[path] = docstrings(path.read_text("utf-8"))
+    found = {path: PRONOUN.findall(text) for path, text in prose.items()}
+    assert {str(path.relative_to(ROOT)): words for path, words in found.items() if words} == {}
+
+
 def test_headings_are_named_as_github_does() -> None:
     page = '# What is *not* served?\n\n<a id="own"></a>\n\n## A, `b` and c'
     assert anchors(page) == {"what-is-not-served", "own", "a-b-and-c"}

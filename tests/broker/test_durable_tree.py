@@ -230,7 +230,7 @@ def test_the_failure_of_any_file_call_leaves_the_old_or_the_new_state() -> None:
         files.on_call = lambda operation, path: None
         if failing.failed is None:
             break
-        if error is None:  # only the snapshot failed: nothing was lost and nobody need know
+        if error is None:  # only the snapshot failed: nothing was lost, so no caller gets an error
             assert contents(durable(files).tree) == states[-1]
             continue
         for clone in (files.kill_clone(), files.crash_clone(), files.crash_clone(Random(number))):

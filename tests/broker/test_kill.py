@@ -102,7 +102,7 @@ def read_log(port: int) -> dict[int, list[tuple[int, bytes | None]]]:
 def test_nothing_acknowledged_is_lost_doubled_or_moved(tmp_path: Path) -> None:
     rng = Random(9)
     directory = tmp_path / "data"
-    reserved = ReservedPort()  # nobody else gets it while the broker is down
+    reserved = ReservedPort()  # no other process gets it while the broker is down
     port = reserved.number
     process = BrokerProcess(directory, port=port)
     with Wire(port) as wire:

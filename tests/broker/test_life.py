@@ -45,7 +45,7 @@ def test_sigterm_ends_cleanly_and_a_kill_does_not(tmp_path: Path) -> None:
         wire.create_topic("orders")
         wire.send((fetch(("orders", 0, 0), max_wait_ms=60_000), 11))
         fill(first.port, 3)
-        assert first.stop(), "somebody who waits does not hold it up"
+        assert first.stop(), "a waiting client does not hold it up"
     assert (directory / MARKER).exists()
     with BrokerProcess(directory) as second:
         assert second.report["was_clean"]

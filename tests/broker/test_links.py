@@ -287,7 +287,7 @@ def test_nobody_listens() -> None:
 
 def test_host_names_are_resolved_and_all_their_addresses_tried() -> None:
     async def test(rig: Rig, peer: Peer) -> None:
-        # `localhost` may have an IPv6 address first, on which nobody listens.
+        # `localhost` may have an IPv6 address first, on which no process listens.
         link = rig.dial(peer.port, host="localhost")
         await rig.until(lambda: link in rig.opened)
         await peer.accepted()
@@ -314,7 +314,7 @@ def test_the_other_side_ends_the_link() -> None:
         await rig.until(lambda: bool(rig.closed))
         assert rig.received == [(link, b"last")]
         assert rig.closed == [(link, "it closed the connection")]
-        rig.ask(link, b"too late")  # nobody is there, and nothing happens
+        rig.ask(link, b"too late")  # the peer is gone, and nothing happens
         rig.links.hang_up(HangUp(link))
 
     run(test)

@@ -81,7 +81,7 @@ def test_f11_a_killed_broker_waits_for_the_end_of_its_session(tmp_path: Path) ->
         cluster = await LocalCluster.start(*prepared(tmp_path))
         before = cluster.image.brokers[TWO]
         cluster.kill(TWO)
-        assert cluster.image.brokers[TWO] == before, "nobody can know yet"
+        assert cluster.image.brokers[TWO] == before, "no broker can know yet"
         again = await cluster.start_broker(TWO)
         assert again.node.broker_epoch == cluster.image.brokers[TWO].epoch > before.epoch
         with pytest.raises(InvariantViolated, match="runs already"):

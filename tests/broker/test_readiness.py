@@ -1,4 +1,4 @@
-"""What is said about partitions that nobody can lead."""
+"""Readiness and its notice about partitions without a possible leader."""
 
 from __future__ import annotations
 

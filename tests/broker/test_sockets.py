@@ -234,7 +234,7 @@ def test_a_reader_that_does_not_read_costs_little_and_hinders_nobody(
             wanted = [("big", i, 0) for i in range(4)]
             wire.send(*[(fetch(*wanted, partition_max_bytes=20 * MEGABYTE), 11)] * 6)
             wire.send(*[(MetadataRequest(topics=None), 9)] * 200)
-        # They never read, so whoever had to wait for them would wait for ever.
+        # They never read, so a caller that had to wait for them would wait for ever.
         for _ in range(50):
             assert produced(writer.ask(produce(batch(b"x"), "big"), 9)).error_code == 0
         assert process.resident_bytes() - before < 60 * MEGABYTE

@@ -423,7 +423,7 @@ def test_f36_a_write_whose_answer_is_lost_is_told_before_its_outcome(run: Run) -
         world.heal(follower)
         outcome = await writing
         assert isinstance(outcome, OutcomeUnknown)
-        # Whoever decides again recognises its own work by the owner.
+        # A caller that decides again recognises its own work by the owner.
         assert follower.nodes["/done"].stat.owner == follower.store.session
         with pytest.raises(NodeExists):
             await written(follower.store, Create("/done", ephemeral=True))

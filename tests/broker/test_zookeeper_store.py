@@ -79,7 +79,7 @@ def run(ensemble: ZooKeeperEnsemble) -> Run:
 
 @pytest.fixture
 def admin(ensemble: ZooKeeperEnsemble) -> Iterator[KazooClient]:
-    """Somebody else's client, without a chroot."""
+    """A client of an operator, without a chroot."""
     client = KazooClient(hosts=ensemble.connect_string)
     client.start(timeout=PATIENCE_S)
     yield client

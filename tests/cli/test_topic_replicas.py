@@ -142,7 +142,7 @@ def test_a_throttled_move_leaves_nothing_behind(cluster: Cluster, name: str) -> 
     cluster.heal()
     assert run(cluster, *move, "--wait").code == 0
     assert assigned(cluster, name) == (2,)
-    # What somebody else has set is still there.
+    # What an operator has set is still there.
     assert throttled(cluster, name, 1, 2, 3) == (
         {"leader.replication.throttled.replicas": "1:1"},
         [],

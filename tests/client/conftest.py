@@ -35,7 +35,7 @@ class BrokerThread:
 
     def __init__(self, data: Path, *settings: str) -> None:
         self.data = data
-        # Nobody else gets it while the broker is stopped.
+        # No other process gets it while the broker is stopped.
         self._reserved = ReservedPort()
         self.port = self._reserved.number
         self._settings = (

@@ -72,7 +72,7 @@ def test_what_was_never_sent_fails_with_its_transaction() -> None:
     heard.manager.abort()
     heard.queues.give_up_old(heard.now_ms)
     assert heard.outcomes == [(1, -1, ErrorCode.TRANSACTION_ABORTABLE)]
-    assert heard.queues.has_work, "nobody knows yet what became of the first"
+    assert heard.queues.has_work, "the outcome of the first is still unknown"
 
 
 def test_what_may_be_written_is_sent_until_that_is_known() -> None:

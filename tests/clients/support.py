@@ -47,7 +47,7 @@ class BrokerProcess:
         self.log = home / "broker.log"
         self.settings = {**QUICK_GROUPS, **(settings or {})}
         self._child: subprocess.Popen[str] | None = None
-        # Nobody else gets it while the broker is down.
+        # No other process gets it while the broker is down.
         self._reserved = ReservedPort()
         self.port = self._reserved.number
 

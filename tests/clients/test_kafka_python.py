@@ -128,7 +128,7 @@ def test_group(broker: BrokerProcess, topic: str, name: str) -> None:
         for records in consumer.poll(timeout_ms=50).values():
             seen.extend(record.value for record in records)
             with suppress(CommitFailedError, RebalanceInProgressError):
-                consumer.commit()  # refused in a rebalance; whoever is next reads again
+                consumer.commit()  # refused in a rebalance; the next owner reads again
 
     def both_have_two() -> bool:
         beside = threading.Thread(target=poll, args=(second,))

@@ -153,8 +153,8 @@ def test_members_of_both_protocols_share_a_topic(
         poll_all(members, lambda: shared(members, topic, 6), "a balanced classic group")
         with consuming(broker, name) as newer:
             newer.subscribe([topic])
-            everybody = [*members, newer]
-            poll_all(everybody, lambda: shared(everybody, topic, 6), "a balanced group of both")
+            members_now = [*members, newer]
+            poll_all(members_now, lambda: shared(members_now, topic, 6), "a balanced group of both")
             described = done(admin.describe_consumer_groups([name])[name])
             assert described.type == ConsumerGroupType.CONSUMER
         poll_all(members, lambda: shared(members, topic, 6), "the classic group again")

@@ -236,7 +236,7 @@ def test_new_partitions_are_taken_in(broker: BrokerProcess, admin: AdminClient, 
 
 
 def test_members_of_unlike_protocols(broker: BrokerProcess, topic: str, name: str) -> None:
-    """A member whose assignors nobody shares is refused, and the group goes on."""
+    """A member whose assignors no other member shares is refused, and the group goes on."""
     with (
         consuming(broker.address, name, {"partition.assignment.strategy": "range"}) as member,
         consuming(

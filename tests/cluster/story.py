@@ -130,7 +130,7 @@ class Story:
             self.hear(changes)
 
     def restart(self, *numbers: int, is_clean: bool) -> None:
-        """Brokers go and come back before anybody looks."""
+        """Brokers go and come back before the controller looks."""
         for number in numbers:
             epoch = self.epoch(number)
             self.leave(number)
@@ -204,13 +204,13 @@ class Story:
         assert self.propose(self.proposal(*members)).refusal is None
 
     def rewrite(self, topic: str = "t", number: int = 0, **changes: object) -> None:
-        """Somebody else changes the state of a partition."""
+        """Another writer changes the state of a partition."""
         state = self.image.topics[topic].states[number].value
         path = state_path(TopicPartition(topic, number))
         self.do([SetData(path, replace(state, **changes).encode())])
 
     def reassign_by_hand(self, node: TopicNode) -> None:
-        """Somebody else changes an assignment."""
+        """Another writer changes an assignment."""
         self.do([SetData(node.path, node.encode())])
 
     def hear(self, changes: Changes) -> None:

@@ -150,18 +150,18 @@ def test_the_offsets_topic_stays_compacted_whatever_was_set() -> None:
 
 def test_settings_of_this_broker_and_of_all_come_along_unless_set_here() -> None:
     story = Story()
-    everybody, this, other = (ConfigResource(ResourceKind.BROKER, name) for name in ("", "1", "2"))
+    default, this, other = (ConfigResource(ResourceKind.BROKER, name) for name in ("", "1", "2"))
     story.do([Create(this.path, ConfigNode({"max.connections": "5"}).encode())])
     kept = KraftSettings(
         {},
         {
-            everybody: {"message.max.bytes": "3000000", "node.id": "7"},
+            default: {"message.max.bytes": "3000000", "node.id": "7"},
             this: {"max.connections": "6"},
             other: {"max.connections": "7"},
         },
     )
     adoption = adopt(story, kept=kept)
-    assert story.image.overrides(everybody) == {"message.max.bytes": "3000000"}
+    assert story.image.overrides(default) == {"message.max.bytes": "3000000"}
     assert story.image.overrides(this) == {"max.connections": "5"}
     assert story.image.overrides(other) == {}
     [line] = adoption.left_out

@@ -93,7 +93,7 @@ def test_deletions_are_refused_with_kafkas_codes() -> None:
         None,
     ]
     assert story.image.topics.keys() == {"a", "b"}
-    # Whoever asks by id and is refused does not learn the name.
+    # A client that asks by id and is refused does not learn the name.
     assert results[6].name is None
 
 
@@ -117,7 +117,7 @@ def test_a_topic_deleted_and_made_again_in_one_step_is_both() -> None:
     assert story.delta.topics_deleted == (former,)
     assert story.delta.topics_created == (story.image.topics["orders"],)
     assert story.delta.partitions_changed == (TopicPartition("orders", 0),)
-    # The same topic, id and all, deleted and made again: whoever holds its log must notice.
+    # The same topic, id and all, deleted and made again: the holder of its log must notice.
     removal = delete_topics(story.image, [TopicReference("orders")]).operations
     story.do([*removal, *topic_creation(node, states)])
     assert len(story.delta.topics_deleted) == len(story.delta.topics_created) == 1

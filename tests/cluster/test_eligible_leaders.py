@@ -374,7 +374,7 @@ def test_a_minimum_of_others_ends_no_eligibility() -> None:
 
 
 def test_a_partition_that_nobody_is_in_sync_of_keeps_who_may_lead_it() -> None:
-    """Nothing was committed since, and without them nobody could ever lead."""
+    """Nothing was committed since, and without them no replica could ever lead."""
     story = three(min_isr=2)
     story.shrink(1)
     story.leave(2, 3)

@@ -110,7 +110,7 @@ def test_what_did_not_change_is_shared() -> None:
     assert after.brokers is before.brokers
     assert after.configs is before.configs
     assert after.topics["a"].partitions.keys() == {0, 1, 2}
-    assert before.topics["a"].partitions.keys() == {0, 1}, "whoever holds an image keeps it"
+    assert before.topics["a"].partitions.keys() == {0, 1}, "the holder of an image keeps it"
     story.do([Create("/unrelated")])
     assert story.image.topics is after.topics
     assert not story.delta

@@ -1,4 +1,4 @@
-"""The net effect of several transactions leaves whoever applies it with the same tree."""
+"""The net effect of several transactions leads to the same tree as the transactions."""
 
 from __future__ import annotations
 

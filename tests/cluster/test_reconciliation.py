@@ -72,7 +72,7 @@ def test_the_last_in_sync_replica_stays_in_the_set_and_is_waited_for() -> None:
     assert str(event) == "t-0 has no leader after broker 1: it waits for [1]."
     assert leads(story) == (-1, 1, (1,), ())
     story.restart(2, is_clean=True)
-    assert story.reconcile() == [], "nobody was told twice"
+    assert story.reconcile() == [], "no event came twice"
     story.join(1, previous_epoch=story.partition().in_sync_epochs[ONE])
     [event] = story.reconcile()
     assert event == LeaderElected(T0, ONE, BrokerId(-1), LeaderEpoch(2), (ONE,))
@@ -100,7 +100,7 @@ def test_a_follower_that_restarted_between_two_looks_leaves_and_the_leader_keeps
 
 
 def test_r05_a_leader_without_an_alternative_leads_again_under_a_new_epoch() -> None:
-    """KAFKA-7164: the leader is the same, and yet everybody has to notice."""
+    """KAFKA-7164: the leader is the same, and yet all replicas have to notice."""
     story = Story(policy=Policy())
     story.place("t", [1])
     story.restart(1, is_clean=True)
@@ -116,7 +116,7 @@ def test_r05_a_leader_without_an_alternative_leads_again_under_a_new_epoch() -> 
 
 
 def test_a_state_without_broker_epochs_gets_them_with_a_new_leader_epoch() -> None:
-    """As Kafka wrote it, or as an adopted log has it: nobody knows who was elected."""
+    """As Kafka wrote it, or as an adopted log has it: the elected leader is unknown."""
     story = three()
     story.rewrite(in_sync_epochs={})
     story.reconcile()
@@ -142,7 +142,7 @@ def test_who_came_back_whole_is_preferred_to_who_crashed() -> None:
 
 
 def test_who_is_not_assigned_neither_leads_nor_is_in_sync() -> None:
-    """F-41: somebody edits the assignment by hand."""
+    """F-41: an operator edits the assignment by hand."""
     story = three()
     node = story.image.topics["t"].node
     story.reassign_by_hand(replace(node, partitions={0: (TWO, THREE)}))
@@ -192,7 +192,7 @@ def test_the_last_replica_is_waited_for_until_its_disk_is_mended() -> None:
 
 
 def test_leadership_moves_away_from_a_broker_that_shuts_down() -> None:
-    """F-18: without anybody noticing an absent leader."""
+    """F-18: although no broker noticed an absent leader."""
     story = three()
     story.announce_shutdown(1)
     [event] = story.reconcile()
@@ -219,7 +219,7 @@ def test_the_last_in_sync_replica_leads_until_it_stops() -> None:
     story.announce_shutdown(1)
     assert story.reconcile() == []
     assert leads(story) == (1, 0, (1,), (2, 3)), "an eligible leader that goes too is no better"
-    # Somebody catches up before it stops: then leadership can move after all.
+    # A follower catches up before it stops: then leadership can move after all.
     story.leave(3)
     story.join(3)
     answer = story.propose(story.proposal(1, 3))

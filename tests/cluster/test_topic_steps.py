@@ -42,7 +42,7 @@ def test_a_topic_of_which_there_is_only_the_assignment_gets_its_leaders() -> Non
     ]
     assert str(events[0]) == "Broker 2 is the first leader of t-0."
     assert story.partition().in_sync_replicas == (2, 1)
-    assert story.partition(number=2).leader_epoch == -1, "nobody of its replicas is alive"
+    assert story.partition(number=2).leader_epoch == -1, "none of its replicas is alive"
     story.join(3)
     assert story.reconcile() == [PartitionStarted(TopicPartition("t", 2), THREE)]
 

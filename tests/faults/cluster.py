@@ -99,7 +99,7 @@ class ClusterProcesses(ABC):
         self.close()
 
     def close(self) -> None:
-        """Kill what runs. Data stays in `home` for whoever wants to look."""
+        """Kill what runs. Data stays in `home` for later inspection."""
         for process in self.processes.values():
             process.kill()
         self.network.close()
@@ -200,7 +200,7 @@ class ClusterProcesses(ABC):
         return [other for other in self.ids if other != broker]
 
     def wait_for_another_leader(self, topic: str, former: int, partition: int = 0) -> int:
-        """Wait until somebody else leads; who."""
+        """Wait until another broker leads; returns its id."""
 
         def found() -> int | None:
             leader = self.state_of(topic, partition).leader
@@ -211,7 +211,7 @@ class ClusterProcesses(ABC):
         return leader
 
     def wait_for_another_controller(self, former: int) -> int:
-        """Wait until somebody else is in office; who."""
+        """Wait until another broker is the controller; returns its id."""
         controller = until(
             lambda: now if (now := self.controller()) not in (former, -1) else None,
             f"another controller than {former}",

@@ -1,8 +1,8 @@
 """A consumer group of one member that is replaced all the time, under load.
 
-Whoever takes over begins where the group's committed offsets say: never before an offset whose
-commit was acknowledged (a commit was lost), never after the last one that was tried (records would
-be skipped). A commit without an answer may count or not (I-39).
+A member that takes over begins where the group's committed offsets say: never before an offset
+whose commit was acknowledged (a commit was lost), never after the last one that was tried (records
+would be skipped). A commit without an answer may count or not (I-39).
 """
 
 from __future__ import annotations

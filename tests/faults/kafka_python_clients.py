@@ -50,7 +50,7 @@ class KafkaPythonProducer:
         self._settled = 0
         self._told = 0
         self._producer = KafkaProducer(
-            # The library gives up for good when nobody answers in time what its producer id is.
+            # The library gives up for good when no broker answers in time what its producer id is.
             **{**PATIENT, "request_timeout_ms": 15_000},
             bootstrap_servers=bootstrap,
             acks=acks if acks == "all" else int(acks),

@@ -77,7 +77,7 @@ class _Running(threading.Thread):
     def run(self) -> None:
         try:
             self.work()
-        except Exception as error:  # noqa: BLE001 - told to whoever stops the thread
+        except Exception as error:  # noqa: BLE001 - raised in the thread that stops it
             self.error = error
 
     def work(self) -> None:

@@ -1,10 +1,10 @@
 """A network that can be cut: a TCP gate in front of every broker and every ZooKeeper server.
 
-Everybody connects to gates, since a gate's port is what a broker advertises. A gate finds out who
-connects: the kernel says which process holds the other end of a loopback connection. So it is known
-for every byte from which node to which node it goes, and a cut between two nodes holds exactly
-those bytes. They are kept, not lost, as TCP would keep them: a cut that heals delivers late what
-was sent before it (fault F-32). A connection that is opened across a cut is accepted and leads
+Clients and brokers connect to gates, since a gate's port is what a broker advertises. A gate finds
+out who connects: the kernel says which process holds the other end of a loopback connection. So it
+is known for every byte from which node to which node it goes, and a cut between two nodes holds
+exactly those bytes. They are kept, not lost, as TCP would keep them: a cut that heals delivers late
+what was sent before it (fault F-32). A connection that is opened across a cut is accepted and leads
 nowhere until the cut heals. Linux only; an event loop in a thread of its own.
 """
 
@@ -128,7 +128,7 @@ class Network:
         return (source, target) in self._cut
 
     def opened(self, pipe: _Pipe) -> None:
-        """Called in the loop when somebody connected."""
+        """Called in the loop when a client or broker has connected."""
         if len(self._pipes) >= CONNECTIONS_MAX:
             raise RuntimeError(f"More than {CONNECTIONS_MAX} connections go through the network.")
         self._pipes.add(pipe)
@@ -273,7 +273,7 @@ class _End(asyncio.Protocol):
 
     @property
     def peer_port(self) -> int:
-        """Port of whoever is connected."""
+        """The port of the end that is connected."""
         port: int = self._connected.get_extra_info("peername")[1]
         return port
 

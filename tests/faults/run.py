@@ -62,7 +62,7 @@ def nothing_happened(cluster: ClusterProcesses, topic: str, report: Report, comp
 
 
 def replicas_become_equal(cluster: ClusterProcesses, topic: str, partition: int) -> None:
-    """Nobody writes any more: all copies end up the same, batch by batch (I-21, I-49)."""
+    """No producer writes any more: all copies end up the same, batch by batch (I-21, I-49)."""
     until(
         lambda: not replicas.differences(cluster.replicas_of(topic, partition)),
         f"equal replicas of {topic}-{partition}",

@@ -35,7 +35,7 @@ def test_follower_that_sleeps_longer_than_its_lag_may_be(cluster: ZooKeeperClust
 
 
 def test_leader_that_hardly_slept(steady_cluster: ZooKeeperCluster) -> None:
-    """Its session lives: nobody else is elected, and clients wait for it."""
+    """Its session lives: no other broker is elected, and clients wait for it."""
     cluster = steady_cluster
     with under_load(cluster) as load:
         leader = cluster.leader_of(TOPIC)

@@ -15,7 +15,7 @@ from tests.faults.zookeeper_cluster import ZooKeeperCluster
 LOSS = {
     AnomalyKind.LOST,
     AnomalyKind.UNSEEN,
-    # Another record got the offset of a lost one; whoever saw it there sees both.
+    # Another record got the offset of a lost one; a reader that saw it there sees both.
     AnomalyKind.INCONSISTENT_OFFSETS,
     AnomalyKind.REORDERED,
     AnomalyKind.NONMONOTONIC_POLL,

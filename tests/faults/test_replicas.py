@@ -10,7 +10,7 @@ from tests.faults.replicas import Batch, Replica
 
 
 def batch(base: int, count: int, epoch: int, crc: int) -> bytes:
-    """A batch with a body of ten bytes that nobody looks at."""
+    """A batch with a body of ten bytes that no test reads."""
     after_size = struct.pack(">ibIhi", epoch, 2, crc, 0, count - 1) + bytes(10)
     return struct.pack(">qi", base, len(after_size)) + after_size
 

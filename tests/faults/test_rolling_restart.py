@@ -12,7 +12,7 @@ def test_rolling_restart_of_all_brokers(steady_cluster: ZooKeeperCluster) -> Non
         for broker in cluster.ids:
             cluster.stop(broker)
             for partition in range(PARTITIONS):
-                # Controlled shutdown: somebody else led already when it ended.
+                # Controlled shutdown: another broker led already when it ended.
                 assert cluster.state_of(TOPIC, partition).leader not in (broker, -1)
             load.wait_for_more(50)
             cluster.start(broker)

@@ -58,5 +58,5 @@ def test_leader_of_the_ensemble_is_killed(needs_zookeeper: None, tmp_path: Path)
         cluster.ensemble.kill(server)
         load.wait_for_more(300)
         cluster.ensemble.start(server)
-        # Sessions belong to the ensemble, not to one server: nobody had to register again.
+        # Sessions belong to the ensemble, not to one server: no broker had to register again.
         assert [cluster.wait_until_registered(broker) for broker in cluster.ids] == epochs

@@ -37,7 +37,7 @@ SETTINGS: Final = {
     "auto.create.topics.enable": "false",
 }
 STEADY: Final = {"zookeeper.session.timeout.ms": "30000"}
-"""For tests in which nobody may be taken for dead, however busy the machine is."""
+"""For tests in which no broker may be taken for dead, however busy the machine is."""
 _PORT: Final = re.compile(rf"^\s*listening\s+\S*{re.escape(HOST)}:(\d+)", re.MULTILINE)
 _READY: Final = re.compile(r"^ready in ", re.MULTILINE)
 

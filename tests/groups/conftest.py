@@ -293,7 +293,7 @@ class World:
         return sorted(members, key=lambda member: member != leader), generation
 
     def state(self, group="g"):
-        """The state of a group as everybody may see it, or None."""
+        """The state of a group as every client may see it, or None."""
         found = [o for o in self.coordinator.overviews() if o.group_id == group]
         return found[0].state.value if found else None
 

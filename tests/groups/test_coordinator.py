@@ -60,7 +60,7 @@ class TestOwnership:
         world.run(world.coordinator.start_loading(0, 1, world.now))
         *others, heartbeat = self.errors(world)
         assert set(others) == {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
-        assert heartbeat == ErrorCode.NONE, "nobody may lose a session over our loading"
+        assert heartbeat == ErrorCode.NONE, "no member may lose a session over our loading"
         listing = world.answer(ListGroupsRequest())
         assert listing.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         _, report = world.coordinator.finish_loading(0, 1, world.now)

@@ -188,7 +188,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule()
     def fail_over(self):
-        """Everything in flight reaches the new coordinator, although nobody was told."""
+        """Everything in flight reaches the new coordinator, although no client was answered."""
         self.epoch += 1
         old = self.world
         for partition in range(old.partition_count):
@@ -272,7 +272,7 @@ class Machine(RuleBasedStateMachine):
             return
         name, assigned_generation, owner = response.assignment.decode().split("/")
         assert (name, int(assigned_generation)) == (group, generation)
-        assert owner == member or owner.startswith("i-"), "an assignment of somebody else"
+        assert owner == member or owner.startswith("i-"), "an assignment of another member"
         place = (group, self.incarnation[group], member)
         assert generation >= self.assigned.get(place, 0), "an assignment came back"
         self.assigned[place] = generation

@@ -254,7 +254,7 @@ class TestLeave:
 
 
 def test_cooperative_rebalancing(world):
-    """KIP-429: a partition changes hands over two rebalances, and nobody stops in between."""
+    """KIP-429: a partition changes hands over two rebalances, and no member stops in between."""
     orders = [world.protocol("cooperative-sticky", world.subscription("orders", version=3))]
     one, _ = world.new_member(protocols=orders)
     world.advance(3_000)

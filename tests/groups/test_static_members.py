@@ -189,7 +189,7 @@ def test_without_anyone_the_join_goes_on_until_sessions_end(world, pair):
     leader, follower = pair
     world.leave(follower)
     assert world.state() == "PreparingRebalance"
-    for _ in range(8):  # past the rebalance timeout: nobody has joined, nobody is removed
+    for _ in range(8):  # past the rebalance timeout: no member has joined, none is removed
         world.advance(9_000)
         assert world.heartbeat(leader, 1, instance="i-1") is ErrorCode.REBALANCE_IN_PROGRESS
     world.advance(10_000)

@@ -113,7 +113,8 @@ class Kafka:
 def free_ports(count: int) -> list[int]:
     """Ports that are free now; all are held until all are chosen, so that they differ.
 
-    They are from a range that the system gives to no connection, so nobody has them before Kafka.
+    They are from a range that the system gives to no connection, so no process has them before
+    Kafka.
     """
     held: list[socket.socket] = []
     for number in random.sample(range(20_000, 32_000), 1_000):

@@ -1,7 +1,7 @@
 """The processes that the tests of Kafka's Java code start: brokers, and virtual machines.
 
-Nothing here sleeps: waiting is for a line of output or for an exit, and has a deadline. Whoever
-starts a process ends it; `Workshop` ends what a test forgot.
+Nothing here sleeps: waiting is for a line of output or for an exit, and has a deadline. A caller
+that starts a process ends it; `Workshop` ends what a test forgot.
 """
 
 from __future__ import annotations

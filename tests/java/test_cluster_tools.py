@@ -192,7 +192,7 @@ def test_an_unclean_leader_is_elected_when_asked_for(run: Tools, cluster: Cluste
     fill(cluster, "unclean", 2, acks="1")
     cluster.kill(1)
     cluster.start(2)
-    cluster.wait_until(lambda status: status.partition("unclean").leader is None, "nobody leads")
+    cluster.wait_until(lambda status: status.partition("unclean").leader is None, "no leader")
     (line,) = (
         each for each in run.partitions("--unavailable-partitions") if each["Topic"] == "unclean"
     )

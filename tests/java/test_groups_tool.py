@@ -192,7 +192,7 @@ def test_groups_with_living_members(groups: Groups, workshop: Workshop) -> None:
     members = [member("one"), member("two")]
     shares: list[list[dict[str, Any]]] = []
     for process in members:
-        # Whoever came first may have had all four partitions for a while.
+        # The first member may have had all four partitions for a while.
         share = next_event(process, "partitions_assigned")["partitions"]
         while len(share) != 2:
             share = next_event(process, "partitions_assigned")["partitions"]

@@ -36,7 +36,7 @@ def test_it_goes_with_its_query(place: Path) -> None:
 
 
 def test_what_a_killed_process_left_goes_at_the_next_start(place: Path) -> None:
-    """As long as it lives nobody touches it."""
+    """As long as its owner lives no other process touches it."""
     with subprocess.Popen(
         [sys.executable, "-c", _OWNER],
         stdin=subprocess.PIPE,

@@ -1,7 +1,7 @@
 """Producers that write to a simulated cluster without pause, and what they were told.
 
 Each has one batch under way at a time, with acks=all and a producer id, and sends it until it is
-acknowledged, to whoever the metadata says leads. So every value is in the log exactly once and in
+acknowledged, to the leader in the metadata. So every value is in the log exactly once and in
 order, if the brokers keep their promises.
 """
 

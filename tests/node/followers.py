@@ -93,7 +93,7 @@ class Cluster:
         return self.world.node.metadata.image.brokers[BrokerId(broker_id)].epoch
 
     def write(self, operations: Any, session: SessionId | None = None) -> None:
-        """Change the metadata as somebody else would."""
+        """Change the metadata as another broker or a controller would."""
         applied = self.world.tree.multi(
             list[Operation](operations), *(() if session is None else (session,))
         )

@@ -1,4 +1,4 @@
-"""Who waits for a high watermark: order, deadlines, lost leadership, and nobody told twice."""
+"""Requests that wait for a high watermark: order, deadlines, lost leadership, one answer each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sessions of followers look at what is news only, and nobody can tell the difference."""
+"""Fetch sessions of followers visit only partitions with news, and answer as full fetches do."""
 
 from __future__ import annotations
 
@@ -424,7 +424,7 @@ class Play:
         self.followers = {broker: Follower(self.cluster, broker, TOPICS) for broker in (B, C)}
 
     def do(self, action: str, what: Any) -> Any:
-        """Everything that anybody can see of an action."""
+        """Everything that a client can see of an action."""
         cluster = self.cluster
         seen: Any = None
         match action:
@@ -541,7 +541,7 @@ class Side:
         return entry.session.id, entry.session.epoch
 
     def send(self, frame: bytes) -> Any:
-        """Everything that anybody can see of it."""
+        """Everything that a client can see of it."""
         if not self.short:
             self.raw.connection.fast_path = None
         self.raw.send_frame(frame)

@@ -252,7 +252,7 @@ def test_two_brokers_that_create_the_offsets_topic_at_once_both_get_it(
 def test_offsets_survive_the_coordinator(make: Callable[..., ClusterWorld], seed: int) -> None:
     world = make(seed=seed)
     first = coordinator_of(world)
-    # The controller's first look for preferred leaders is over: nobody comes back by itself.
+    # The controller's first look for preferred leaders is over: no leadership moves back by itself.
     world.run(6000)
     for offset in range(20):
         assert commit(world[first].connect(), offset) == ErrorCode.NONE

@@ -240,8 +240,8 @@ def test_a_definite_refusal_ends_the_proposal(remote: Remote) -> None:
 
 def test_i16_a_proposal_that_waits_is_for_the_life_that_qualified(remote: Remote) -> None:
     """KIP-903: C qualifies, and loses its log and starts again before the proposal goes out, or
-    goes out again. Whoever has its id now has nothing of what C had; the controller is to see it.
-    Found by the search through all ways of a small cluster.
+    goes out again. The broker with its id now has nothing of what C had; the controller is to see
+    it. Found by the search through all ways of a small cluster.
     """
     cluster = remote.cluster
     cluster.fetch(C, 0)
@@ -424,7 +424,7 @@ def silence(remote: Remote, milliseconds: int) -> list[Asked]:
 def test_a_leader_decides_itself_when_the_controller_cannot_be_reached(
     make_cluster: Callable[..., Cluster], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It reaches the store, and so do all others: nobody would ever end its wait."""
+    """It reaches the store, and so do all others: without that its wait would never end."""
     cluster = make_cluster("replica.lag.time.max.ms=4000")
     cluster.create_topic()
     remote = Remote(cluster)

@@ -1,4 +1,4 @@
-"""Links to other brokers: who is dialled when, what is told to whoever asked."""
+"""Links to other brokers: when they are dialled, and which results the callers get."""
 
 from __future__ import annotations
 
@@ -301,7 +301,7 @@ def test_the_end_of_a_link_fails_what_was_asked_and_tells_whether_it_was_sent(ri
     rig.peers.link_closed(link, "gone", rig.now)
     expected = [RequestFailed("gone", was_sent=True)] * IN_FLIGHT_MAX
     assert rig.answers == [*expected, RequestFailed("gone", was_sent=False)]
-    assert rig.turn() == []  # nobody wants anything any more
+    assert rig.turn() == []  # no caller wants anything any more
 
 
 def test_dials_that_fail_are_repeated_after_growing_pauses(rig: Rig) -> None:

@@ -317,7 +317,7 @@ def racks(make_cluster: Callable[..., Cluster]) -> Cluster:
 
 
 def preferred(cluster: Cluster, rack: str, offset: int = 1, version: int = 11) -> tuple[int, int]:
-    """Who is recommended (-1: nobody), and how many records came with that."""
+    """The preferred read replica (-1: none), and how many records came with that."""
     request = fetch(("orders", 0, offset), max_wait_ms=500)
     request.rack_id = rack
     answer = cluster.world.connect().ask(request, version)

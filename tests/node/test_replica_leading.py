@@ -188,7 +188,7 @@ def test_a_produce_that_is_not_replicated_in_time(cluster: Cluster, short: bool)
     assert client.answers == []
     cluster.world.advance(1)
     assert produced(client.answers[0]).error_code == ErrorCode.REQUEST_TIMED_OUT
-    # Its outcome was unknown: here it is committed after all, and nobody is told again.
+    # Its outcome was unknown: here it is committed after all, and there is no second answer.
     end = cluster.offsets()[0]
     for follower in (B, C):
         cluster.fetch(follower, end)
@@ -457,7 +457,8 @@ def test_x07_no_one_joins_before_the_start_of_the_epoch(make_cluster: MakeCluste
 
 
 def test_x08_a_proposed_member_is_waited_for(make_cluster: MakeCluster) -> None:
-    """KIP-497: the controller may have committed the new set although nobody said so yet."""
+    """KIP-497: the controller may have committed the new set although the leader has no answer
+    yet."""
     cluster = make_cluster()
     cluster.create_topic()
     cluster.set_state(isr=(1, 2))
@@ -555,7 +556,7 @@ def test_r34_a_fetch_ahead_of_our_own_knowledge_is_served_but_joins_nothing(
 
 
 def test_strict_minimum_holds_the_high_watermark(make_cluster: MakeCluster) -> None:
-    """KAFKA-15583: below the minimum nothing is committed, whoever has it."""
+    """KAFKA-15583: below the minimum nothing is committed, whichever replicas have it."""
     cluster = make_cluster()
     cluster.create_topic(min_insync_replicas="2")
     cluster.set_state(isr=(1,))

@@ -169,7 +169,7 @@ def test_i40_a_deletion_ends_when_nobody_who_is_away_may_be_elected_any_more(
     make_cluster: Callable[..., Cluster],
 ) -> None:
     """The leader knew the in-sync set from the answer to its proposal, so the state that ended the
-    eligibility of the dead replica was no news, and woke nobody."""
+    eligibility of the dead replica was no news, and completed no request."""
     cluster = make_cluster()
     cluster.create_topic(min_insync_replicas="3")
     cluster.produce(b"m0", b"m1", b"m2")

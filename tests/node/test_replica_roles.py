@@ -97,7 +97,7 @@ def test_a_leader_elected_again_keeps_what_it_knows(cluster: Cluster) -> None:
 
 
 def test_a_state_from_before_is_ignored(cluster: Cluster) -> None:
-    """R-09, KIP-570: an older leader epoch says nothing any more, whoever it names."""
+    """R-09, KIP-570: an older leader epoch says nothing any more, whichever leader it names."""
     former = replace(cluster.state(), leader=B)
     cluster.set_state(isr=(1, 2))
     world = cluster.world
@@ -125,9 +125,9 @@ def test_a_new_in_sync_set_is_no_new_role(cluster: Cluster) -> None:
 
 
 def test_leadership_of_a_former_life_is_not_taken_up(world: World) -> None:
-    """Somebody restarted at once: what it had may be lost, so it must be elected anew (KIP-966).
+    """A leader restarted at once: what it had may be lost, so it must be elected anew (KIP-966).
 
-    A power cut that nobody noticed, and then other records at the same epoch and offset, would be
+    An unnoticed power cut, and then other records at the same epoch and offset, would be
     a divergence that leader epochs cannot see (I-21).
     """
     epoch = world.replica("orders").leader_epoch
@@ -321,7 +321,7 @@ def test_a_log_of_another_topic_of_that_name_is_left_alone(
 
 
 def test_the_assignment_and_nothing_else_yet(cluster: Cluster) -> None:
-    """Before anybody is elected there is neither log nor role; nor is that an error."""
+    """Before a leader is elected there is neither log nor role; nor is that an error."""
     topic = cluster.world.node.metadata.image.topics["orders"]
     state = PartitionImage(tuple(BrokerId(member) for member in ALL))
     config = cluster.replica().log.config

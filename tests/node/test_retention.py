@@ -78,7 +78,7 @@ def test_a_setting_of_the_broker_counts_for_topics_without_their_own(
 
 
 def test_many_segments_go_a_few_per_turn(world: World) -> None:
-    """The node gives way between slices: nobody waits until a thousand files are renamed."""
+    """The node gives way between slices: no request waits until a thousand files are renamed."""
     segments = 2 * AGES_PER_TURN + DROPS_PER_TURN + 1
     world.create_topic("old", retention_ms="-1")
     client = fill(world, segments)

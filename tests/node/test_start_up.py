@@ -70,7 +70,7 @@ class Driver:
         self.start_up.changed(changes)
 
     def write(self, *operations: Operation) -> None:
-        """Somebody else changes the metadata."""
+        """Another broker changes the metadata."""
         changes = self.tree.multi(operations).changes
         assert changes is not None
         self.start_up.changed(changes)
@@ -123,7 +123,7 @@ def test_what_somebody_else_was_faster_with_is_decided_again(error: StoreError) 
     steps = driver.steps()
     step = next(steps)
     assert isinstance(step, Write)
-    driver.carry_out(step)  # by somebody else
+    driver.carry_out(step)  # by another broker
     step.error = error
     assert next(steps, None) is None
     assert driver.start_up.image.cluster_id is not None

@@ -125,7 +125,8 @@ def test_a_leader_tells_of_its_followers(cluster: Cluster) -> None:
 
 
 def test_a_follower_that_has_nothing_to_fetch_is_heard_of_all_the_same(cluster: Cluster) -> None:
-    """Of a quiet partition nothing is noted; whoever looks meanwhile must not take it for lost."""
+    """Of a quiet partition nothing is noted; a status request meanwhile must not take it for
+    lost."""
     follower = Follower(cluster, BrokerId(2), ("orders",))
     for _ in range(3):
         follower.fetch()

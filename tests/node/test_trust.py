@@ -1,7 +1,7 @@
 """What protects brokers from requests of others that pretend to be brokers: the broker epoch.
 
-It is the transaction that made a broker's registration. Whoever does not know it can neither change
-in-sync sets nor confirm records. (It is no secret: whoever can read the metadata store, or the
+It is the transaction that made a broker's registration. A client that does not know it can neither
+change in-sync sets nor confirm records. (It is no secret: a reader of the metadata store, or of the
 traffic of brokers, knows it. See docs/compatibility.md.)
 """
 

@@ -246,7 +246,7 @@ class World:
         raise AssertionError("The node never comes to rest.")
 
     def wait_for(self, condition: Callable[[], bool]) -> None:
-        """Let happen what can happen at this moment; whoever waits sees whether it was enough."""
+        """Let happen what can happen at this moment; the caller sees whether it was enough."""
         del condition
         self.turn()
 
@@ -276,7 +276,7 @@ class World:
         self.node.metadata_written(effect.token, None, self.now)
 
     def metadata_changed(self, changes: Changes) -> None:
-        """Somebody changed the metadata."""
+        """Deliver a change of the metadata that another broker wrote."""
         self.node.metadata_changed(changes, self.now)
 
     def carry_on_cleaning(self) -> None:
@@ -359,7 +359,7 @@ class World:
         return b"".join(s.log.read_at(0, s.log.size) for s in segments)
 
     def check(self) -> None:
-        """Nothing leaks, nobody waits in vain (I-40), every log is sound, no bug was logged."""
+        """Nothing leaks, no request waits in vain (I-40), every log is sound, no bug was logged."""
         assert not self.bugs, self.bugs
         for client in self.clients.values():
             client.check()
@@ -430,7 +430,7 @@ class Client:
         assert self.closed is None
         buffer = memoryview(bytearray(frame))
         self.world.receive(self.connection, buffer)
-        # The bytes belong to the driver again: nobody may look at them any more.
+        # The buffer belongs to the driver again: the node must not read it any more.
         buffer[:] = b"\xee" * len(buffer)
 
     def ask(self, message: object, version: int) -> Any:

@@ -121,7 +121,7 @@ def without_comments(text: str) -> str:
 
 
 def stable_versions(schema: dict[str, Any]) -> VersionRange:
-    """The versions that brokers show to everybody."""
+    """The versions that brokers show to all clients."""
     name = schema["name"].removesuffix("Response") + "Request"
     versions = parse_versions(schema["validVersions"])
     request = schemas().get(name, schema) if schema["name"].endswith("Response") else schema

@@ -180,7 +180,7 @@ def test_strings_are_limited_even_in_compact_form() -> None:
         assert schema.decode(HeartbeatRequest, version, schema.encode(longest, version)) == longest
         with pytest.raises(InvariantViolated):
             schema.encode(HeartbeatRequest(group_id="x" * 32_768), version)
-    # The same as a frame from somebody else: 32,768 bytes that are all there.
+    # The same as a frame from another encoder: 32,768 bytes that are all there.
     body = bytes.fromhex("818002") + b"x" * 32_768 + bytes.fromhex("00000000 01 00 00")
     with pytest.raises(MalformedFrame, match="group_id"):
         schema.decode(HeartbeatRequest, 4, body)

@@ -186,7 +186,7 @@ class Run:
     # -- The end -----------------------------------------------------------------------------
 
     def recover(self) -> None:
-        """No more faults: start, heal, and let everybody do what they do all the time."""
+        """No more faults: start, heal, and let all brokers do what they do all the time."""
         world = self.world
         for name, replica in world.replicas.items():
             if world.has_held_alter(name):
@@ -209,7 +209,7 @@ class Run:
             self.end_step()
 
     def check_recovered(self) -> None:
-        """I-49: everybody is in sync and has the same."""
+        """I-49: all replicas are in sync and have the same log."""
         world, state = self.world, self.world.state
         assert set(state.in_sync) == set(NAMES), state
         assert state.leader is not None

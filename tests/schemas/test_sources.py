@@ -122,7 +122,7 @@ def test_an_answer_that_drips_is_cut_off(
             asked.text(7)
     finally:
         ended.set()
-    # Nobody waits for it again so soon, whatever the id.
+    # No lookup waits for it again so soon, whatever the id.
     with pytest.raises(UnknownSchema, match="does not answer"):
         asked.text(8)
     assert registry.asked == ["/schemas/ids/7"]
@@ -137,7 +137,8 @@ def test_a_registry_that_is_not_there_is_a_sentence() -> None:
 
 @pytest.mark.parametrize(
     "url",
-    ["", "host:8081", "ftp://host", "file:///etc/hostname", "http://", "http://host:x", "http://h:0",
+    ["", "host:8081", "ftp://host", "file:///etc/hostname", "http://", "http://host:x",
+    "http://h:0",
      "http://host/?a=b", "http://host/#a", "http://host/a b", "http://user:secret@"],
 )  # fmt: skip
 def test_what_is_no_address_of_a_registry_is_refused(url: str) -> None:

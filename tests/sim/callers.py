@@ -82,7 +82,7 @@ class Caller:
 
 class Writer:
     """Writes numbers to one partition, one batch at a time, with acks=all and a producer id; each
-    until it is acknowledged, to whoever the metadata says leads."""
+    until it is acknowledged, to the leader in the metadata."""
 
     def __init__(self, world: World, name: str, at: TopicPartition) -> None:
         self.world = world

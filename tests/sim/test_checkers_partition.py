@@ -179,7 +179,7 @@ def test_two_replicas_with_different_batches(
 @pytest.mark.parametrize("is_deleted", [False, True])
 def test_the_same_batch_behind_another_one(checked: Checked, *, is_deleted: bool) -> None:
     """What lies below a log start need not agree."""
-    # Broker 2 gets a batch of epoch 1 that nobody else has, and then the leader's next one.
+    # Broker 2 gets a batch of epoch 1 that no other replica has, and then the leader's next one.
     log = checked.replica(2).log
     size = log.active.size // 5
     other = bytearray(log.active.log.peek(4 * size, size))

@@ -215,7 +215,7 @@ def test_r21_what_is_not_committed_is_not_compacted(checked: Checked) -> None:
 
 
 def test_a_start_finds_what_the_process_wrote_last(checked: Checked) -> None:
-    """It died in the event in which it appended: nobody had seen that yet."""
+    """It died in the event in which it appended: the checkers had not seen that yet."""
     findings = Findings(lambda: 0, lambda _: None)
     known, rules = Batches("t-0", findings), CompactionRules(findings)
     former, model = model_of(checked, 1), model_of(checked, 2)

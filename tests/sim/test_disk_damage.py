@@ -1,7 +1,7 @@
 """Files that rot, go, shrink, or come back from earlier, while the broker is down (F-50 to F-55).
 
 Whatever is done to the files of a log directory: the start works or says clearly why it does not,
-and nobody gets wrong records. Only bytes of a batch's header that no checksum covers cannot be
+and no reader gets wrong records. Only bytes of a batch's header that no checksum covers cannot be
 judged; everything else that differs from what was written must be seen to be damaged.
 """
 
@@ -80,7 +80,7 @@ def _read_everything(log: Log, past: Past, *, holes: bool = False) -> int:
                 continue
             covered = batch[len(UNCOVERED) :]
             known = {written[len(UNCOVERED) :]: base for base, written in past.batches.items()}
-            assert covered in known, "a batch that nobody wrote"
+            assert covered in known, "a batch that was never written"
             if known[covered] == header.base_offset:
                 assert header.base_offset <= offset <= header.last_offset or position or holes
                 good += 1

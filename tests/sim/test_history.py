@@ -310,8 +310,8 @@ def test_what_was_deleted_is_not_given_to_those_who_ask_later() -> None:
     before = [*sent("a", "b"), *acked(a=0, b=1), Deleted(A, 1)]
     early = Polled("early", A, [(0, "a"), (1, "b")], asked_at=len(before) - 1)
     late = Polled("late", A, [(0, "a"), (1, "b")], asked_at=len(before))
-    nobody_knows = Polled("somebody", A, [(0, "a")])
-    assert check([*before, early, nobody_knows]).anomalies == ()
+    unknown = Polled("somebody", A, [(0, "a")])
+    assert check([*before, early, unknown]).anomalies == ()
     (found,) = check([*before, late]).anomalies
     assert found.kind is AnomalyKind.RESURRECTED
     assert "late was given 'a' at offset 0" in found.sentence
@@ -441,7 +441,7 @@ class Model:
             self.events.append(Refused(name, value))
             return
         log = self._logs[name]
-        if fate > 0.1:  # else: it never came to the broker, and nobody was told
+        if fate > 0.1:  # else: it never came to the broker, and no client knows
             log.append(value)
         if fate > 0.2:  # else: the answer was lost
             self.events.append(Acknowledged(name, value, len(log) - 1))

@@ -53,8 +53,8 @@ def test_all_or_nothing_is_right() -> None:
     assert found(ASKED, READ_A, READ_B) == []
     assert found(ASKED) == []
     assert found(ended(committed=False)) == []
-    everybody = Polled("anybody", "t-0", [(0, "a")])
-    assert found(everybody, ended(committed=False)) == []
+    uncommitted = Polled("any", "t-0", [(0, "a")])
+    assert found(uncommitted, ended(committed=False)) == []
 
 
 def test_a_part_is_not() -> None:

@@ -12,8 +12,8 @@ CAUGHT = {
     "check-broker-epochs": ({"I-16", "I-14"}, 10),
     "compare-logs": ({"I-22", "I-14"}, 6),
     "compare-versions": ({"I-13"}, 10),
-    "count-whoever-joins": ({"I-16", "I-14"}, 6),
-    "count-whoever-leaves": ({"I-14"}, 2),
+    "count-joining-replica": ({"I-16", "I-14"}, 6),
+    "count-leaving-replica": ({"I-14"}, 2),
     "definite-refusals-only": ({"I-13"}, 7),
     "elect-complete-replicas": ({"I-19", "I-31"}, 5),
     "epoch-entry-at-election": ({"I-49"}, 8),
@@ -73,9 +73,9 @@ def test_a_counterexample_can_be_read() -> None:
 
 
 def test_the_table() -> None:
-    text = table(catch_all(("count-whoever-leaves",)))
+    text = table(catch_all(("count-leaving-replica",)))
     assert text.splitlines()[2] == (
-        "| `count-whoever-leaves`: a replica that is to leave is waited for until it has left "
+        "| `count-leaving-replica`: a replica that is to leave is waited for until it has left "
         "(KIP-497) | I-14 | 2 | 11 |"
     )
 

@@ -112,7 +112,7 @@ def test_what_is_not_there_cannot_be_patched() -> None:
 NOTICED = {
     "wait-for-followers": 0,
     "epoch-entry-at-election": 0,
-    "count-whoever-joins": 0,
+    "count-joining-replica": 0,
     "one-fetcher": 0,
     "eligible-below-the-minimum": 0,
     "trust-clean-restarts-only": 0,

@@ -60,7 +60,7 @@ class Ear:
 
 
 class Machine:
-    """A broker's machine, with a process that accepts everybody."""
+    """A broker's machine, with a process that accepts every connection."""
 
     def __init__(self) -> None:
         self.is_powered = True
@@ -820,7 +820,7 @@ def storm(seed: int) -> tuple[int, int, list[object]]:
         expected = sent.get(id(source), [])
         assert end.frames == expected[: len(end.frames)], "the order was broken"
         if end.wire.is_open and other_wire.is_open:
-            assert end.frames == expected, "something was lost without anybody being told"
+            assert end.frames == expected, "something was lost without an error at an end"
             assert other_wire.bytes_under_way == 0
             complete += 1
     return complete, setup.network.counts.frames, trace

@@ -139,7 +139,7 @@ def test_whoever_asks_hears_of_notes_phases_and_expectations() -> None:
     assert phases == ["building", "safety", "liveness", "end"]
     assert "safety is over" in notes
     assert len(ends) == 1
-    assert run(small_plan(expect)).is_good, "without anybody who listens nothing is expected"
+    assert run(small_plan(expect)).is_good, "without an observer nothing is expected"
 
 
 def test_observers_are_told() -> None:

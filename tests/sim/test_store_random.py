@@ -27,7 +27,7 @@ class Chaos:
         )
         self.alive: dict[int, Follower] = {}
         self.paused: set[int] = set()
-        self.everybody: list[Follower] = []
+        self.all_followers: list[Follower] = []
         self.count = 0
 
     def run(self) -> None:
@@ -81,7 +81,7 @@ class Chaos:
         except StoreUnavailable:
             return
         self.alive[broker_id] = follower
-        self.everybody.append(follower)
+        self.all_followers.append(follower)
 
     def write(self, follower: Follower) -> None:
         random = self.random
@@ -108,7 +108,7 @@ def test_under_all_faults_the_promises_hold(seed: int, torn: bool) -> None:
     world, truth = chaos.world, chaos.world.truth[-1]
     sessions = {follower.client.session for follower in chaos.alive.values()}
     owners = {stat.owner for _, stat in truth.values() if stat.is_ephemeral}
-    assert owners <= sessions, "somebody who is gone still owns nodes"
+    assert owners <= sessions, "a session that is gone still owns nodes"
     for follower in chaos.alive.values():
         assert follower.client.is_up_to_date
         assert follower.nodes == truth

@@ -227,7 +227,7 @@ def _images(log: Log, work: Callable[[], object]) -> list[MemoryFiles]:
 
 
 def test_r16_a_new_segment_is_not_there_without_the_one_before(world: World, kit: Any) -> None:
-    """F-52: the log began with a newer segment, and nobody missed the one before."""
+    """F-52: the log began with a newer segment, and recovery did not miss the one before."""
     log = world.create()
     kit.fill(log, 3)
     log.roller.roll(kit.now_ms)
@@ -394,7 +394,7 @@ def test_i04_an_index_made_anew_is_whole_or_not_there(world: World, kit: Any) ->
             for seen, expected in zip(found, whole, strict=True):
                 assert seen in (None, expected), (crash_at, number)
             if is_done:
-                assert found == whole, "it is durable before anybody reads by it"
+                assert found == whole, "it is durable before any reader uses it"
     assert crash_at > 5
 
 

@@ -199,7 +199,7 @@ class Feed:
 
 
 def committed(servers: str, partitions: int) -> dict[int, int]:
-    """What the group has committed, asked by somebody who is no member."""
+    """What the group has committed, asked by a client that is no member."""
     asker = confluent_kafka.Consumer(
         {"bootstrap.servers": servers, "group.id": GROUP, "log_level": 0}
     )

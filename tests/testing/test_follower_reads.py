@@ -23,7 +23,7 @@ FOLLOWERS_RACK = "west"
 def cluster() -> Iterator[Cluster]:
     """The topic `t` is led in the east and followed in the west."""
     settings = {"replica.selector.class": SELECTOR, "auto.leader.rebalance.enable": False}
-    # Whoever is paused stays a member: no test here lets a paused broker's session end.
+    # A paused broker stays a member: no test here lets a paused broker's session end.
     with Cluster(3, racks=RACKS, settings=settings, session_timeout_ms=10_000) as running:
         running.create_topic("t", assignment={0: [LEADER, 2, FOLLOWER]})
         yield running

@@ -91,7 +91,8 @@ def test_too_few_in_sync_replicas_refuse_acks_all_and_nothing_else(
         assert code is ErrorCode.NOT_ENOUGH_REPLICAS
         assert ends(cluster) == {(1, 1)}, "what was refused was appended"
         assert write(wire, b"m1", acks=1) == (ErrorCode.NONE, 1)
-        # It is not committed as long as the leader is alone (strict min ISR), so nobody reads it.
+        # It is not committed as long as the leader is alone (strict min ISR), so no consumer reads
+        # it.
         assert ends(cluster) == {(1, 2)}
         cluster.start(*followers)
         equal(cluster, TOPIC, 2)
@@ -114,7 +115,7 @@ def test_a_record_that_loses_its_replicas_on_the_way_is_neither_refused_nor_comm
         assert status is not None
         assert (status.high_watermark, status.log_end) == (0, 1), "one replica has committed it"
         if not is_patient:
-            # Strict min ISR: nobody knows yet whether it will be committed.
+            # Strict min ISR: it may be committed later or not.
             assert produced(wire.receive()).error_code == ErrorCode.REQUEST_TIMED_OUT
         cluster.resume()
         if is_patient:

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.xdist_group("ui")
 
 @pytest.fixture
 def load(cluster: Cluster) -> Iterator[None]:
-    """Somebody writes all the time."""
+    """A producer writes all the time."""
     ended = threading.Event()
 
     def write() -> None:

@@ -94,5 +94,7 @@ def test_a_broker_that_is_gone_is_asked_no_more_and_one_that_moved_is_asked_anew
     poller.patience_s = LONG_S
     assert poller.ask({ONE: BROKERS[ONE]}, question) == {ONE: {}}
     moved = Address("127.0.0.1", 3)
-    assert poller.ask({TWO: moved}, question) == {TWO: {}}, "Nobody waits for the old address."
+    assert poller.ask({TWO: moved}, question) == {TWO: {}}, (
+        "The poller does not wait for the old address."
+    )
     assert clients[moved] == TWO

@@ -1,4 +1,4 @@
-"""Bytes as people read them, as somebody chose or as they look."""
+"""Bytes as people read them: by the format that the user chose, or by a guess."""
 
 from __future__ import annotations
 

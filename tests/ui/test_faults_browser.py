@@ -29,7 +29,7 @@ def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
 
 @pytest.fixture
 def load(serving: Serving) -> Iterator[None]:
-    """Somebody writes all the time."""
+    """A producer writes all the time."""
     ended = threading.Event()
 
     def write() -> None:

@@ -36,7 +36,7 @@ def written(cluster: Cluster) -> Cluster:
 
 
 def test_another_name_is_not_answered(page: Page) -> None:
-    """A name of somebody else's that resolves to this machine."""
+    """A foreign name that resolves to this machine (DNS rebinding)."""
     assert page.get("/", headers={"Host": "evil.example:80"}).status == 421
     assert page.get("/api/scenarios", headers={"Host": "evil.example"}).status == 421
 
@@ -158,7 +158,7 @@ def test_a_partition_is_told_by_every_broker(page: Page, written: Cluster) -> No
     assert {each["replicas"][0]["log_end_offset"] for each in told.values()} == {10}
 
 
-# -- Scripts that somebody types ---------------------------------------------------------------
+# -- Scripts that a user types -----------------------------------------------------------------
 
 
 def test_a_typed_script_is_played(page: Page) -> None:

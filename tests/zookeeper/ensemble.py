@@ -94,8 +94,8 @@ class ZooKeeperEnsemble:
     def expire_session(self, session_id: int) -> None:
         """End a session behind the back of its owner, who learns of it as of an expiry.
 
-        Whoever proves to be the owner may move a session to another connection and close it there.
-        The owner reconnects at once and takes it back: so one follows the other at once, and
+        A client that proves to be the owner may move a session to another connection and close it
+        there. The owner reconnects at once and takes it back: so one follows the other at once, and
         again until the session is not known any more.
         """
         if not self._close_session(session_id):
@@ -120,7 +120,7 @@ class ZooKeeperEnsemble:
                 while chunk := connection.recv(4096):
                     answer += chunk
             except ConnectionResetError:
-                pass  # The server hangs up on whoever closes a session, or asks for a dead one.
+                pass  # The server hangs up when a client closes a session or asks for a dead one.
         if len(answer) < _CONNECTED.size:
             return True  # It hung up before it said anything: ask again.
         _, _, timeout_ms, session = _CONNECTED.unpack_from(answer)

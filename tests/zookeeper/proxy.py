@@ -1,7 +1,7 @@
 """A TCP proxy in a thread, to take the network between a client and one server away.
 
 `cut` lets connections hang: bytes are neither read nor sent, and new connections are accepted by
-nobody. `drop` breaks the connections that there are. `swallow_replies` lets requests through and
+no server. `drop` breaks the connections that there are. `swallow_replies` lets requests through and
 loses everything that comes back, so that a client cannot know whether its write happened.
 """
 

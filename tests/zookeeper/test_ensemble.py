@@ -123,7 +123,7 @@ class Counter:
         await self._task
 
     def check(self) -> None:
-        """No acknowledged write is lost, none is done twice, and everybody sees the same."""
+        """No acknowledged write is lost, none is done twice, and all clients see the same."""
         values = {int(follower.data("/counter") or b"-1") for follower in self._followers}
         assert len(values) == 1
         assert self.done <= values.pop() <= self.done + self.unknown
@@ -323,7 +323,7 @@ def test_f35_a_stopped_process_loses_its_session_and_learns_of_it(
             assert watcher.nodes["/controller"].stat.owner == first
             client.process.send_signal(signal.SIGSTOP)
             await until(lambda: "/controller" not in watcher.nodes)
-            # Somebody else takes its place; the zombie must not, and must hear of it.
+            # Another client takes its place; the zombie must not, and must hear of it.
             await watcher.store.multi([Create("/controller", b"other")])
             client.process.send_signal(signal.SIGCONT)
             session = int(await loop.run_in_executor(None, client.line, "gone"))

@@ -80,7 +80,7 @@ def test_servers_move_behind_their_names(ensemble: ZooKeeperEnsemble, names: Nam
             server.move(to)
             names.hosts[f"zookeeper-{number}.test"] = to.host
             await asyncio.to_thread(ensemble.start, number)
-        # Nobody is left at an old address: what serves now was found behind a name.
+        # No server is left at an old address: what serves now was found behind a name.
         await written(follower.store, Create("/brokers/after"))
         await until(lambda: "/brokers/after" in follower.nodes)
         assert "/brokers/id" in follower.nodes
@@ -139,7 +139,7 @@ def test_brokers_go_on_when_the_ensemble_has_moved_to_new_servers(
     assert registered.keys() == {"1", "2", "3"}
     roll(ensemble, where)
     create_on_three("after", brokers[1].address)
-    # No session was lost on the way, so nobody had to register again.
+    # No session was lost on the way, so no broker had to register again.
     assert broker_epochs(f"{new}/moved") == registered
     for name in ("before", "after"):
         # Brokers follow the metadata each at its own pace: this one may not know the topic yet.

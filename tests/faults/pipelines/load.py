@@ -64,7 +64,7 @@ class Load(threading.Thread):
                 producer = Producer(client)
                 while not self._is_over.wait(_PAUSE_S):
                     self._send(producer)
-        except Exception as error:  # noqa: BLE001 - told to whoever asks whether the load goes on
+        except Exception as error:  # noqa: BLE001 - raised for the caller of `check`
             self.failure = error
 
     def check(self) -> None:

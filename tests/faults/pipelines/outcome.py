@@ -27,7 +27,7 @@ class Outcome(NamedTuple):
     commits: int
 
     def line(self) -> str:
-        """For whoever looks on."""
+        """A line for the user who watches the run."""
         return (
             f"{self.killed.victim} ({self.killed.name}, process {self.killed.pid}) killed, meant "
             f"for {self.planned.moment}, found {self.killed.phase}; recovered in "

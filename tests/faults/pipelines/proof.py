@@ -36,7 +36,7 @@ from tests.faults.pipelines.pipeline import PATIENCE_S
 
 
 class NotProven(Exception):
-    """The table is not what was sent, or nobody can say so."""
+    """The table is not what was sent, or that cannot be decided."""
 
 
 def prove(

@@ -133,7 +133,7 @@ class Life:
         assert all(count == 1 for count in owned.values()), owned
 
     def converge(self):
-        """With a quiet network everybody ends up with what it is to own."""
+        """With a quiet network every member ends up with its target assignment."""
         self.world.fail_with = None
         for _ in range(3):
             self.world.advance(16_000)

@@ -21,7 +21,7 @@ LOOKS_UP_FORMATS = "pyspark.sql.worker.lookup_data_sources"
 
 @pytest.mark.timeout(600)
 def test_a_spark_that_cannot_read_topics_any_more(tmp_path: Path) -> None:
-    """Whoever kills the worker that looks up formats leaves a session that knows none of them for
+    """Killing the worker that looks up formats leaves a session that knows none of them for
     good: another attempt in it fails like the first, so the run goes on in another."""
     with UnderLoad(tmp_path, 1, BrokersInThread) as running:
         pipeline, told = running.pipeline, tmp_path / "run.log"

@@ -265,7 +265,7 @@ def test_somebody_else_s_commit_is_no_conflict(make_table: MakeTable) -> None:
 def test_spark_waits_while_another_process_commits(
     make_table: MakeTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Delta's look at the log and its rename are two steps on a local file system: nobody may
+    """Delta's look at the log and its rename are two steps on a local file system: no writer may
     commit in between. To the JVM, this process is another one; its own mutex is taken away."""
     table = seeded(make_table())
     mine, theirs = (table.task([{"a": 1}], start=1) for _ in range(2))

@@ -12,7 +12,7 @@ from strandline.cluster.controller.partition_repair import Choice
 from tests.sim.modelcheck.controlling import Known, Standing, Written
 from tests.sim.modelcheck.rules import Bounds
 from tests.sim.modelcheck.steps import Broken, Steps
-from tests.sim.modelcheck.values import NOBODY, Replica, World
+from tests.sim.modelcheck.values import NO_REPLICA, Replica, World
 
 Label: TypeAlias = tuple[object, ...]
 """A verb and what it is done to."""
@@ -169,14 +169,14 @@ class Changes:
             if not new.is_in_sync or old.is_in_sync:
                 continue
             if not replica.is_up or new.recorded != replica.life:
-                continue  # the process that joins is dead, which nobody could know yet
+                continue  # the process that joins is dead, which the controller could not know yet
             if replica.log[: len(needed)] != needed:
                 return (Broken("I-16", f"{me} joins without all records below {len(needed)}"),)
         return ()
 
 
 def _check_election(known: Known, to: Written) -> tuple[Broken, ...]:
-    if to.leader == NOBODY or to.leader == known.leader or to.choice is Choice.UNCLEAN:
+    if to.leader == NO_REPLICA or to.leader == known.leader or to.choice is Choice.UNCLEAN:
         return ()
     former = known.standings[to.leader]
     if former.is_in_sync or former.is_eligible or former.was_complete:

@@ -37,7 +37,7 @@ from strandline.cluster.znodes import (
 from strandline.errors import ErrorCode, ProtocolError
 from strandline.types import BrokerId, LeaderEpoch, TopicId, TopicPartition
 from tests.sim.modelcheck.rules import Bounds
-from tests.sim.modelcheck.values import NOBODY, Delayed, Replica
+from tests.sim.modelcheck.values import NO_REPLICA, Delayed, Replica
 
 _TOPIC: Final = "t"
 _KEY: Final = TopicPartition(_TOPIC, 0)
@@ -249,7 +249,7 @@ def _written(known: Known, partition: PartitionImage, choice: Choice | None) -> 
                 recorded=partition.in_sync_epochs.get(broker, 0),
             )
         )
-    leader = partition.leader if partition.has_leader else NOBODY
+    leader = partition.leader if partition.has_leader else NO_REPLICA
     return Written(
         leader, partition.leader_epoch, partition.is_recovering, tuple(standings), choice
     )

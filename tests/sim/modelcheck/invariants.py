@@ -11,7 +11,7 @@ from itertools import combinations
 from tests.sim.modelcheck.leading import maximal
 from tests.sim.modelcheck.rules import Bounds
 from tests.sim.modelcheck.steps import Broken
-from tests.sim.modelcheck.values import NOBODY, UNTOLD, Replica, Table, World
+from tests.sim.modelcheck.values import NO_REPLICA, UNTOLD, Replica, Table, World
 
 
 class Invariants:
@@ -50,7 +50,7 @@ class Invariants:
         in_sync = [replica for replica in replicas if replica.is_in_sync]
         found: tuple[Broken, ...] = ()
         leader = world.leaders[-1]
-        if leader != NOBODY and not replicas[leader].is_in_sync:
+        if leader != NO_REPLICA and not replicas[leader].is_in_sync:
             found += (Broken("I-12", f"leader {leader} is not in sync"),)
         if not any(each.is_in_sync or each.is_eligible or each.was_complete for each in replicas):
             found += (Broken("I-12", "no replica is in sync or eligible, or was so"),)

@@ -125,7 +125,7 @@ class Leading:
 
     def _advanced(self, me: int, leader: Leader, replica: Replica) -> Led:
         mark = leader.next_high_watermark(
-            Offset(replica.mark), Offset(len(replica.log)), 0, may_join=_anybody
+            Offset(replica.mark), Offset(len(replica.log)), 0, may_join=_any_broker
         )
         return Led(_reign(me, leader), mark)
 
@@ -169,8 +169,8 @@ class Leading:
         return leader
 
 
-def _anybody(broker_id: BrokerId) -> bool:
-    """The leader's metadata may be old: it may take anybody for alive."""
+def _any_broker(broker_id: BrokerId) -> bool:
+    """The leader's metadata may be old: it may take any broker for alive."""
     del broker_id
     return True
 

@@ -17,7 +17,7 @@ from tests.sim.modelcheck.controlling import Controlling, Known, Refused, Writte
 from tests.sim.modelcheck.leading import is_settled
 from tests.sim.modelcheck.rules import Bounds, ChosenLag, Rules
 from tests.sim.modelcheck.steps import Broken, Steps
-from tests.sim.modelcheck.values import NOBODY, UNTOLD, Delayed, Left, Replica, World
+from tests.sim.modelcheck.values import NO_REPLICA, UNTOLD, Delayed, Left, Replica, World
 
 __all__ = ["Broken", "Label", "Move", "Moves"]
 
@@ -41,7 +41,7 @@ class Moves:
         self._answers: dict[tuple[Known, Delayed], Written | Refused | None] = {}
 
     def first(self) -> World:
-        """Everybody is up and in sync and knows the leader, who has not been fetched from yet."""
+        """All replicas are up, in sync, and know the leader, from which none has fetched yet."""
         bounds = self._bounds
         others = [self._steps.first(is_leader=False)] * (bounds.replicas - 1)
         return World(
@@ -76,7 +76,7 @@ class Moves:
           its own epoch any more: there is nothing else that it could do.
         - A leader hears of a version of the state that tells it nothing new. Until then it could
           only propose in vain.
-        - A leader of an old epoch stops to propose: nobody follows its proposals.
+        - A leader of an old epoch stops to propose: the controller refuses its proposals.
         """
         epoch = len(world.leaders) - 1
         all_replicas = self.table.all
@@ -89,8 +89,8 @@ class Moves:
                 if quiet != number:
                     world = self._changes.changed(world, me, quiet)
             elif replica.epoch != epoch and world.leaders[epoch] != me:
-                leader = NOBODY if replica.epoch == UNTOLD else world.leaders[replica.epoch]
-                source = None if leader == NOBODY else all_replicas[world.replicas[leader]]
+                leader = NO_REPLICA if replica.epoch == UNTOLD else world.leaders[replica.epoch]
+                source = None if leader == NO_REPLICA else all_replicas[world.replicas[leader]]
                 if source is not None and source.reign and source.epoch == replica.epoch:
                     continue
                 told = self._tell(world, me, replica)
@@ -146,7 +146,7 @@ class Moves:
 
     def _follower(self, world: World, me: int, replica: Replica) -> Iterator[Move]:
         leader = world.leaders[replica.epoch]
-        if leader in (me, NOBODY):
+        if leader in (me, NO_REPLICA):
             return
         changes = self._changes
         at = world.replicas[leader]

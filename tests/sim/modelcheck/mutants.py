@@ -26,7 +26,7 @@ from tests.sim.modelcheck.search import Search, Searched, Told
 from tests.sim.mutants.mutant import patch
 
 _QUIET: Final = Bounds(records=2, epochs=3, crashes=0, losses=0, expiries=0)
-"""Nobody dies: leadership moves because somebody asks for it."""
+"""No process dies: leadership moves because the controller is asked to move it."""
 _FAILING: Final = Bounds(records=2, epochs=2, crashes=1, losses=1, expiries=0)
 """A machine dies and may forget."""
 
@@ -226,13 +226,13 @@ _ALL: Final = (
         _policy(joins_at_epoch_start=False),
     ),
     SmallMutant(
-        "count-whoever-joins",
+        "count-joining-replica",
         "a replica that was proposed is waited for at once: maximal in-sync set (KIP-497)",
         _TWO,
         _policy(counts_joining=False),
     ),
     SmallMutant(
-        "count-whoever-leaves",
+        "count-leaving-replica",
         "a replica that is to leave is waited for until it has left (KIP-497)",
         _QUIET,
         switch_on=patch(Shrinking, maximal=property(_shrunken_at_once)),
@@ -281,7 +281,7 @@ _ALL: Final = (
     ),
     SmallMutant(
         "lead-in-this-life-only",
-        "a state from before a restart makes nobody the leader (KIP-380)",
+        "a state from before a restart makes no broker the leader (KIP-380)",
         _FAILING,
         _rule(leads_in_own_life_only=False),
     ),

@@ -28,7 +28,7 @@ class Bounds:
     """Requests that are under way at the same time, for any time."""
     min_in_sync: int = 2
     unclean: bool = False
-    """Whether anybody may be elected if nobody complete is alive."""
+    """Whether any replica may be elected if no complete one is alive."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ class Rules:
     marks_epoch_at_election: bool = True
     """KAFKA-7415."""
     leads_in_own_life_only: bool = True
-    """A state from before a restart makes nobody the leader (KIP-380)."""
+    """A state from before a restart makes no broker the leader (KIP-380)."""
     names_life_of_joining: bool = True
     """A proposal names the life in which the member qualified, whenever it is sent (KIP-903)."""
     checks_fetch_epoch: bool = True
@@ -66,8 +66,9 @@ class Rules:
 class ChosenLag:
     """Who lags is not a matter of time here but of choice: every choice is tried.
 
-    A follower at the leader's end never lags (KAFKA-7152). For the high watermark everybody behind
-    counts as lagging, so that nobody outside the in-sync set is waited for: that is the hardest.
+    A follower at the leader's end never lags (KAFKA-7152). For the high watermark all replicas
+    behind count as lagging, so that none outside the in-sync set is waited for: that is the
+    hardest.
     """
 
     __slots__ = ("patient_with",)

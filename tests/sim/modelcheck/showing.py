@@ -1,4 +1,4 @@
-"""States in words, for whoever reads the way to a violation.
+"""States in words, for a reader of the steps that lead to a violation.
 
     0*[01]1 leads e1 (1@2, 2@? joins) | 1*[01]0 e1 | 2[0]0 down, expired | 0 elected in e1
 
@@ -15,7 +15,7 @@ from tests.sim.modelcheck.values import (
     JOINING,
     LEAVING,
     MEMBER,
-    NOBODY,
+    NO_REPLICA,
     OUT,
     UNKNOWN,
     UNTOLD,
@@ -39,7 +39,7 @@ def show(world: World, table: Table) -> str:
     """See the module."""
     parts = [_replica(me, table.all[number]) for me, number in enumerate(world.replicas)]
     leader, epoch = world.leaders[-1], len(world.leaders) - 1
-    parts.append(f"{'nobody' if leader == NOBODY else leader} elected in e{epoch}")
+    parts.append(f"{'none' if leader == NO_REPLICA else leader} elected in e{epoch}")
     return " | ".join(parts)
 
 

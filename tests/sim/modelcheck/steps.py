@@ -18,7 +18,7 @@ from tests.sim.modelcheck.values import (
     JOINING,
     LEAVING,
     MEMBER,
-    NOBODY,
+    NO_REPLICA,
     OWN,
     UNKNOWN,
     UNTOLD,
@@ -135,7 +135,7 @@ class Steps:
         )
 
     def counted_late(self, number: int, request: Delayed) -> int | None:
-        """The leader when a fetch arrives of which nobody waits for the answer any more."""
+        """The leader when a fetch arrives whose answer the follower does not await any more."""
         key = (number, request)
         if key not in self._late:
             self._late[key] = self._count_late(number, request)
@@ -214,7 +214,7 @@ class Steps:
         return Delayed(
             is_fetch=False,
             sender=me,
-            receiver=NOBODY,
+            receiver=NO_REPLICA,
             life=replica.life,
             epoch=replica.epoch,
             is_current=reign.is_current,

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from itertools import groupby, permutations, product
 from typing import TypeAlias
 
-from tests.sim.modelcheck.values import NOBODY, OWN, Delayed, Table, World
+from tests.sim.modelcheck.values import NO_REPLICA, OWN, Delayed, Table, World
 
 Order: TypeAlias = tuple[int, ...]
 """For each new number, the old number of the broker."""
@@ -67,7 +67,7 @@ class Symmetry:
         if order == tuple(range(len(order))):
             return world
         new = {old: number for number, old in enumerate(order)}
-        new[NOBODY] = NOBODY
+        new[NO_REPLICA] = NO_REPLICA
         return world._replace(
             replicas=tuple(self._rename(world.replicas[old], order) for old in order),
             leaders=tuple(new[leader] for leader in world.leaders),

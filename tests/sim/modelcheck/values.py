@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple, TypeAlias
 
-NOBODY: Final = -1
+NO_REPLICA: Final = -1
 UNTOLD: Final = -1
 """The leader epoch of a broker that has not been told one since it started."""
 UNKNOWN: Final = -1
@@ -88,7 +88,7 @@ class Delayed(NamedTuple):
     is_fetch: bool
     sender: int
     receiver: int
-    """Of a fetch: its leader. Of a proposal: nobody."""
+    """Of a fetch: its leader. Of a proposal: `NO_REPLICA`."""
     life: int
     epoch: int
     offset: int = 0

@@ -172,7 +172,7 @@ CONTROLLING: Final = (
     ),
     Mutant(
         "wait-for-complete-replicas",
-        "Who restarted uncleanly is not elected while somebody complete may come back (KIP-966).",
+        "After an unclean restart a replica waits for a complete one to be elected (KIP-966).",
         ("I-23", "I-19"),
         patch(partition_repair, _incomplete_leader=_without_waiting),
     ),
@@ -218,7 +218,7 @@ CONTROLLING: Final = (
     ),
     Mutant(
         "lead-in-this-life-only",
-        "A state from before a restart makes nobody the leader (KIP-380).",
+        "A state from before a restart makes no broker the leader (KIP-380).",
         ("I-11", "I-23", "I-14"),
         patch(Replicas, _is_of_this_life=yes),
     ),

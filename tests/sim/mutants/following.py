@@ -208,7 +208,7 @@ FOLLOWING: Final = (
     ),
     Mutant(
         "one-fetcher",
-        "Whoever follows another leader leaves the fetcher of the former one (I-09).",
+        "A replica that follows another leader leaves the fetcher of the former one (I-09).",
         ("I-09",),
         patch(Fetchers, follow=_once_more),
     ),

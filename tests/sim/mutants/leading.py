@@ -247,13 +247,13 @@ LEADING: Final = (
         patch(Leader, maybe_expand=_joins_with_what_is_deleted),
     ),
     Mutant(
-        "count-whoever-joins",
+        "count-joining-replica",
         "A replica that was proposed is waited for at once: maximal in-sync set (KIP-497).",
         ("I-13", "I-14"),
         policy(counts_joining=False),
     ),
     Mutant(
-        "count-whoever-leaves",
+        "count-leaving-replica",
         "A replica that is to leave is waited for until it has left (KIP-497).",
         ("I-13", "I-14"),
         patch(Shrinking, maximal=property(_rest)),

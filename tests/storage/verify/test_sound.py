@@ -65,7 +65,7 @@ def test_a_crash_may_bring_deleted_records_back_in_front_of_the_table_of_epochs(
 
 
 def test_a_follower_may_lag_and_have_what_it_would_lose(replicas: Replicas) -> None:
-    """Broker 3 led once, has records that nobody else got, and was stopped before it knew."""
+    """Broker 3 led once, has records that no other replica got, and was stopped before it knew."""
     replicas.write(ORDERS, orders())
     replicas.write(ORDERS, [batch(180, epoch=4)], brokers=[3])
     replicas.write(ORDERS, [batch(180, epoch=5, prefix=b"w")], brokers=[1, 2])

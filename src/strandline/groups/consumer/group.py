@@ -20,7 +20,7 @@ from strandline.groups.consumer.records import ConsumerRecord
 from strandline.groups.requests import every_topic
 from strandline.types import TopicId
 
-_NOBODY: Final[Mapping[int, str]] = {}
+_NO_OWNERS: Final[Mapping[int, str]] = {}
 
 
 class ConsumerGroup:
@@ -141,11 +141,11 @@ class ConsumerGroup:
 
     def is_free_for(self, member_id: str, topic_id: TopicId, partition: int) -> bool:
         """Whether no other member owns a partition, or may still be reading it."""
-        return self._owners.get(topic_id, _NOBODY).get(partition, member_id) == member_id
+        return self._owners.get(topic_id, _NO_OWNERS).get(partition, member_id) == member_id
 
     def owner(self, topic_id: TopicId, partition: int) -> str | None:
         """Who owns a partition, or may still be reading it."""
-        return self._owners.get(topic_id, _NOBODY).get(partition)
+        return self._owners.get(topic_id, _NO_OWNERS).get(partition)
 
     # Subscriptions.
 
