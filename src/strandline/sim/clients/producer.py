@@ -255,8 +255,7 @@ class Producer(SimClient):
         self.pump()
 
     def _identified(self, outcome: Outcome) -> None:
-        is_learned = not isinstance(outcome, RequestFailed) and self._is_learned(outcome)
-        if is_learned:
+        if not isinstance(outcome, RequestFailed) and self._is_learned(outcome):
             self._identifying.reset()
             self._identify_again()
         else:
