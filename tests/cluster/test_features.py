@@ -14,6 +14,7 @@ from strandline.cluster.controller import (
 )
 from strandline.cluster.features import (
     GROUP_VERSION,
+    SHARE_VERSION,
     SUPPORTED,
     TRANSACTION_VERSION,
     knows_transactions,
@@ -27,6 +28,7 @@ from strandline.types import BrokerId
 from tests.cluster.story import Story
 
 NEWER = {**SUPPORTED, TRANSACTION_VERSION: FeatureRange(0, 3)}
+OTHERS = {GROUP_VERSION: 1, SHARE_VERSION: 1}
 OLDER = {TRANSACTION_VERSION: FeatureRange(0, 1)}
 
 
@@ -48,7 +50,7 @@ def refusal(story: Story, *updates: FeatureUpdate) -> str:
 
 
 def test_the_newest_level_that_all_support_is_in_force(story: Story) -> None:
-    assert levels(story.image) == {GROUP_VERSION: 1, TRANSACTION_VERSION: 2}
+    assert levels(story.image) == {**OTHERS, TRANSACTION_VERSION: 2}
     story.join(3, features={})
     assert levels(story.image) == {}
     assert not knows_transactions(story.image)
@@ -89,12 +91,12 @@ def test_a_level_falls_only_if_the_request_says_so(story: Story) -> None:
         story, FeatureUpdate(TRANSACTION_VERSION, 1)
     )
     change(story, 0, UpdateKind.SAFE_DOWNGRADE)
-    assert levels(story.image) == {GROUP_VERSION: 1}
+    assert levels(story.image) == OTHERS
     assert "Can't downgrade to a newer version" in refusal(
         story, FeatureUpdate(TRANSACTION_VERSION, 2, UpdateKind.UNSAFE_DOWNGRADE)
     )
     change(story, 2)
-    assert levels(story.image) == {GROUP_VERSION: 1, TRANSACTION_VERSION: 2}
+    assert levels(story.image) == {**OTHERS, TRANSACTION_VERSION: 2}
 
 
 def test_what_no_feature_can_become_is_refused_and_nothing_is_written(story: Story) -> None:
@@ -112,7 +114,7 @@ def test_what_no_feature_can_become_is_refused_and_nothing_is_written(story: Sto
 
 def test_a_change_can_be_tried(story: Story) -> None:
     change(story, 1, UpdateKind.SAFE_DOWNGRADE, is_dry_run=True)
-    assert levels(story.image) == {GROUP_VERSION: 1, TRANSACTION_VERSION: 2}
+    assert levels(story.image) == {**OTHERS, TRANSACTION_VERSION: 2}
 
 
 def test_a_broker_is_remembered_with_its_features(story: Story) -> None:

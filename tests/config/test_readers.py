@@ -22,6 +22,8 @@ PROPERTIES = {
     "offsets.topic.replication.factor": "offsets_topic_replicas",
     "transaction.state.log.min.isr": "transaction_topic_min_in_sync",
     "transaction.state.log.replication.factor": "transaction_topic_replicas",
+    "share.coordinator.state.topic.min.isr": "share_topic_min_in_sync",
+    "share.coordinator.state.topic.replication.factor": "share_topic_replicas",
     "cleanup.policy": "cleanup_policies",
     "internal.segment.bytes": "segment_bytes",
 }
@@ -35,6 +37,18 @@ READ_BY_THE_CONFIGURATION = {
         f"group.consumer.{end}.{rest}"
         for end in ("min", "max")
         for rest in ("assignment.interval.ms", "heartbeat.interval.ms", "session.timeout.ms")
+    ),
+    *(
+        f"group.share.{end}.{rest}"
+        for end in ("min", "max")
+        for rest in (
+            "assignment.interval.ms",
+            "delivery.count.limit",
+            "heartbeat.interval.ms",
+            "partition.max.record.locks",
+            "record.lock.duration.ms",
+            "session.timeout.ms",
+        )
     ),
 }
 """By `config` itself: parts of what `listeners` says, and the bounds of groups' settings."""

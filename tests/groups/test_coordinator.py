@@ -203,14 +203,14 @@ class TestFailOver:
 
     def test_records_that_are_not_ours_are_counted(self, world_type):
         records = [
-            CoordinatorRecord(b"\x00\x0b\x00\x01g", b"\x00\x00\x00\x00\x00\x01"),
-            CoordinatorRecord(b"\x00\x0b\x00\x01h", None),
-            CoordinatorRecord(b"\x00\x0e\x00\x01g\x00\x01m", b"\x00\x00"),
+            CoordinatorRecord(b"\x00\x11\x00\x01g", b"\x00\x00\x00\x00\x00\x01"),
+            CoordinatorRecord(b"\x00\x11\x00\x01h", None),
+            CoordinatorRecord(b"\x00\x14\x00\x01g\x00\x01m", b"\x00\x00"),
             CoordinatorRecord(b"\x00\x02\x00\x05g", b""),
             CoordinatorRecord(b"", None),
         ]
         report = world_type(load=False).load(records=records)
-        assert report.unknown_kinds == {11: 2, 14: 1}
+        assert report.unknown_kinds == {17: 2, 20: 1}
         assert report.damaged_records == 2
         assert (report.groups, report.offsets) == (0, 0)
 

@@ -175,7 +175,7 @@ def test_the_oldest_key_and_unknown_kinds():
     record = encode_record(OFFSET)
     legacy = CoordinatorRecord(b"\0\0" + record.key[2:], record.value)
     assert decode_record(legacy) == OFFSET
-    assert decode_record(CoordinatorRecord(b"\0\x0b\0\1g", b"??")) == UnknownRecord(11)
+    assert decode_record(CoordinatorRecord(b"\0\x11\0\1g", b"??")) == UnknownRecord(17)
     assert decode_record(CoordinatorRecord(b"\xff\xff", None)) == UnknownRecord(-1)
 
 

@@ -307,7 +307,7 @@ public final class AdminChecks {
             done(admin.describeAcls(AclBindingFilter.ANY).values()));
         note("refused: quorum", () -> done(admin.describeMetadataQuorum().quorumInfo()));
         note("credentials", () -> done(admin.describeUserScramCredentials().all()));
-        note("refused: share groups", () ->
+        note("share groups", () ->
             done(admin.describeShareGroups(List.of("share")).all()));
     }
 

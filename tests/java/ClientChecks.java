@@ -349,11 +349,15 @@ public final class ClientChecks {
             }
         });
         note("share group", () -> {
-            try (ShareConsumer<String, String> consumer = new KafkaShareConsumer<>(
+            try (Producer<String, String> producer = producer();
+                ShareConsumer<String, String> consumer = new KafkaShareConsumer<>(
                 settings("group.id", "share"), new StringDeserializer(),
                 new StringDeserializer())) {
                 consumer.subscribe(List.of(TOPIC));
-                until(() -> !consumer.poll(MOMENT).isEmpty(), "a record or an error");
+                until(() -> {
+                    producer.send(new ProducerRecord<>(TOPIC, "for a worker"));
+                    return !consumer.poll(MOMENT).isEmpty();
+                }, "a record or an error");
                 return "records";
             }
         });

@@ -108,7 +108,7 @@ EXPECTED: Final[dict[str, Any]] = {
     "access control without an authorizer": "SecurityDisabledException",
     "refused: quorum": REFUSED,
     "credentials": "done",
-    "refused: share groups": REFUSED,
+    "share groups": "GroupIdNotFoundException",
 }
 
 

@@ -35,8 +35,7 @@ EXPECTED: Final[dict[str, Any]] = {
     "pattern": True,
     "transactional": "begun",
     "group.protocol=consumer": "records",
-    # C-17: a protocol that is not served is refused at once, and not waited for.
-    "share group": "UnsupportedVersionException",
+    "share group": "records",
 }
 
 

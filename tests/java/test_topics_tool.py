@@ -216,7 +216,7 @@ def test_the_cluster(run: Tools, broker: Broker) -> None:
     assert said.count("usable: ") > 25
     assert "Produce(0): 0 to 13 [usable: 13]" in said
     assert "Fetch(1): 4 to 18 [usable: 18]" in said
-    assert "ShareFetch(78): UNSUPPORTED" in said
+    assert "ShareFetch(78): 1 to 2 [usable: 2]" in said
 
 
 def test_elections_and_moves(run: Tools, tmp_path: Path) -> None:

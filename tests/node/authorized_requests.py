@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,7 @@ from strandline.protocol.messages import (
     alter_configs,
     alter_partition,
     alter_partition_reassignments,
+    alter_share_group_offsets,
     alter_user_scram_credentials,
     consumer_group_describe,
     consumer_group_heartbeat,
@@ -25,6 +27,8 @@ from strandline.protocol.messages import (
     delete_acls,
     delete_groups,
     delete_records,
+    delete_share_group_offsets,
+    delete_share_group_state,
     delete_topics,
     describe_acls,
     describe_client_quotas,
@@ -34,6 +38,7 @@ from strandline.protocol.messages import (
     describe_groups,
     describe_log_dirs,
     describe_producers,
+    describe_share_group_offsets,
     describe_topic_partitions,
     describe_transactions,
     describe_user_scram_credentials,
@@ -44,6 +49,7 @@ from strandline.protocol.messages import (
     heartbeat,
     incremental_alter_configs,
     init_producer_id,
+    initialize_share_group_state,
     inspect,
     join_group,
     leave_group,
@@ -58,10 +64,17 @@ from strandline.protocol.messages import (
     offset_fetch,
     offset_for_leader_epoch,
     produce,
+    read_share_group_state,
+    read_share_group_state_summary,
+    share_acknowledge,
+    share_fetch,
+    share_group_describe,
+    share_group_heartbeat,
     sync_group,
     txn_offset_commit,
     unregister_broker,
     update_features,
+    write_share_group_state,
     write_txn_markers,
 )
 from strandline.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
@@ -329,6 +342,70 @@ def _group_heartbeat(_: UUID) -> consumer_group_heartbeat.ConsumerGroupHeartbeat
         subscribed_topic_names=["orders"],
         topic_partitions=[],
     )
+
+
+def _share_heartbeat(_: UUID) -> share_group_heartbeat.ShareGroupHeartbeatRequest:
+    return share_group_heartbeat.ShareGroupHeartbeatRequest(
+        group_id="s", member_id="m", member_epoch=0, subscribed_topic_names=["orders"]
+    )
+
+
+def _share_fetch(topic_id: UUID) -> share_fetch.ShareFetchRequest:
+    topic = share_fetch.FetchTopic(
+        topic_id=topic_id, partitions=[share_fetch.FetchPartition(partition_index=0)]
+    )
+    return share_fetch.ShareFetchRequest(
+        group_id="s", member_id="m", max_records=1, batch_size=1, topics=[topic]
+    )
+
+
+def _share_acknowledge(topic_id: UUID) -> share_acknowledge.ShareAcknowledgeRequest:
+    accepted = share_acknowledge.AcknowledgementBatch(
+        first_offset=0, last_offset=0, acknowledge_types=[1]
+    )
+    item = share_acknowledge.AcknowledgePartition(
+        partition_index=0, acknowledgement_batches=[accepted]
+    )
+    topic = share_acknowledge.AcknowledgeTopic(topic_id=topic_id, partitions=[item])
+    return share_acknowledge.ShareAcknowledgeRequest(
+        group_id="s", member_id="m", share_session_epoch=-1, topics=[topic]
+    )
+
+
+def _share_offsets(_: UUID) -> describe_share_group_offsets.DescribeShareGroupOffsetsRequest:
+    group = describe_share_group_offsets.DescribeShareGroupOffsetsRequestGroup(
+        group_id="s",
+        topics=[
+            describe_share_group_offsets.DescribeShareGroupOffsetsRequestTopic(
+                topic_name="orders", partitions=[0]
+            )
+        ],
+    )
+    return describe_share_group_offsets.DescribeShareGroupOffsetsRequest(groups=[group])
+
+
+def _alter_share_offsets(_: UUID) -> alter_share_group_offsets.AlterShareGroupOffsetsRequest:
+    topic = alter_share_group_offsets.AlterShareGroupOffsetsRequestTopic(
+        topic_name="orders",
+        partitions=[
+            alter_share_group_offsets.AlterShareGroupOffsetsRequestPartition(partition_index=0)
+        ],
+    )
+    return alter_share_group_offsets.AlterShareGroupOffsetsRequest(group_id="s", topics=[topic])
+
+
+def _delete_share_offsets(_: UUID) -> delete_share_group_offsets.DeleteShareGroupOffsetsRequest:
+    topic = delete_share_group_offsets.DeleteShareGroupOffsetsRequestTopic(topic_name="orders")
+    return delete_share_group_offsets.DeleteShareGroupOffsetsRequest(group_id="s", topics=[topic])
+
+
+def _share_state(request: Any, topic: Any, item: Any) -> Callable[[UUID], Any]:
+    def make(topic_id: UUID) -> Any:
+        return request(
+            group_id="s", topics=[topic(topic_id=topic_id, partitions=[item(partition=0)])]
+        )
+
+    return make
 
 
 def _leave(version: int) -> leave_group.LeaveGroupRequest:
@@ -713,6 +790,69 @@ CASES = [
         for needed, given, name in (
             ((DESCRIBE, GROUP), (DESCRIBE, TOPIC), "k"),
             ((DESCRIBE, TOPIC), (DESCRIBE, GROUP), None),
+        )
+    ),
+    Case(
+        _KEY.FIND_COORDINATOR,
+        6,
+        lambda at: _find(2, f"s:{base64.urlsafe_b64encode(at.bytes).decode()[:22]}:0", 6),
+        (ACTION, CLUSTER),
+    ),
+    *(
+        Case(api, version, make, (operation, each), ((operation_of_other, other),), name)
+        for api, version, make, of_group, of_topic in (
+            (_KEY.SHARE_GROUP_HEARTBEAT, 1, _share_heartbeat, READ, DESCRIBE),
+            (
+                _KEY.SHARE_GROUP_DESCRIBE,
+                1,
+                lambda _: share_group_describe.ShareGroupDescribeRequest(group_ids=["s"]),
+                DESCRIBE,
+                DESCRIBE,
+            ),
+            (_KEY.SHARE_FETCH, 2, _share_fetch, READ, READ),
+            (_KEY.SHARE_ACKNOWLEDGE, 2, _share_acknowledge, READ, READ),
+            (_KEY.DESCRIBE_SHARE_GROUP_OFFSETS, 1, _share_offsets, DESCRIBE, DESCRIBE),
+            (_KEY.ALTER_SHARE_GROUP_OFFSETS, 0, _alter_share_offsets, READ, READ),
+            (_KEY.DELETE_SHARE_GROUP_OFFSETS, 0, _delete_share_offsets, DELETE, READ),
+        )
+        for operation, each, operation_of_other, other, name in (
+            (of_group, GROUP, of_topic, TOPIC, "s"),
+            (of_topic, TOPIC, of_group, GROUP, None),
+        )
+    ),
+    *(
+        Case(api, 0, _share_state(*made), (ACTION, CLUSTER))
+        for api, *made in (
+            (
+                _KEY.INITIALIZE_SHARE_GROUP_STATE,
+                initialize_share_group_state.InitializeShareGroupStateRequest,
+                initialize_share_group_state.InitializeStateData,
+                initialize_share_group_state.PartitionData,
+            ),
+            (
+                _KEY.READ_SHARE_GROUP_STATE,
+                read_share_group_state.ReadShareGroupStateRequest,
+                read_share_group_state.ReadStateData,
+                read_share_group_state.PartitionData,
+            ),
+            (
+                _KEY.WRITE_SHARE_GROUP_STATE,
+                write_share_group_state.WriteShareGroupStateRequest,
+                write_share_group_state.WriteStateData,
+                write_share_group_state.PartitionData,
+            ),
+            (
+                _KEY.DELETE_SHARE_GROUP_STATE,
+                delete_share_group_state.DeleteShareGroupStateRequest,
+                delete_share_group_state.DeleteStateData,
+                delete_share_group_state.PartitionData,
+            ),
+            (
+                _KEY.READ_SHARE_GROUP_STATE_SUMMARY,
+                read_share_group_state_summary.ReadShareGroupStateSummaryRequest,
+                read_share_group_state_summary.ReadStateSummaryData,
+                read_share_group_state_summary.PartitionData,
+            ),
         )
     ),
     Case(

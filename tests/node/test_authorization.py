@@ -194,6 +194,8 @@ def check(secured: Secured, case: Case) -> None:
 def case_name(case: Case, kind: ResourceType) -> str:
     if case.api in (ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.CONSUMER_GROUP_DESCRIBE):
         return {ResourceType.GROUP: "k"}.get(kind, NAMES[kind])
+    if case.api.name.startswith("SHARE_") or "SHARE_GROUP_OFFSETS" in case.api.name:
+        return {ResourceType.GROUP: "s"}.get(kind, NAMES[kind])
     if case.name == "new" and kind is ResourceType.TOPIC:
         return "new"
     if case.api is ApiKey.DESCRIBE_TRANSACTIONS:
@@ -227,6 +229,18 @@ def prepare(secured: Secured, case: Case) -> None:
             TOKEN_ID, zoe, zoe, (), issued_ms=1, expires_ms=2**62, lives_until_ms=2**62
         )
         secured.change(create_token, token)
+    if case.api.name.startswith("SHARE_") or "SHARE_GROUP_OFFSETS" in case.api.name:
+        for other in CASES:
+            if other.api is ApiKey.SHARE_GROUP_HEARTBEAT:
+                joining = other.make(secured.topic_id)
+                secured.ask_root(joining, 1)
+    if case.api in (ApiKey.ALTER_SHARE_GROUP_OFFSETS, ApiKey.DELETE_SHARE_GROUP_OFFSETS):
+        joining.member_epoch = -1
+        secured.ask_root(joining, 1)
+    if case.api is ApiKey.SHARE_ACKNOWLEDGE:
+        for other in CASES:
+            if other.api is ApiKey.SHARE_FETCH:
+                secured.ask_root(other.make(secured.topic_id), 2)
     if case.api is ApiKey.CONSUMER_GROUP_DESCRIBE:
         for other in CASES:
             if other.api is ApiKey.CONSUMER_GROUP_HEARTBEAT:

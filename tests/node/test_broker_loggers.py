@@ -24,6 +24,20 @@ from tests.node.world import Client, World
 
 TOPIC, BROKER, LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 NAME = "strandline.node.node"
+GROUP_SETTINGS = {
+    "consumer.assignment.interval.ms",
+    "consumer.heartbeat.interval.ms",
+    "consumer.session.timeout.ms",
+    "share.assignment.interval.ms",
+    "share.auto.offset.reset",
+    "share.delivery.count.limit",
+    "share.heartbeat.interval.ms",
+    "share.isolation.level",
+    "share.partition.max.record.locks",
+    "share.record.lock.duration.ms",
+    "share.renew.acknowledge.enable",
+    "share.session.timeout.ms",
+}
 
 
 @pytest.fixture
@@ -104,10 +118,10 @@ def test_c21_the_levels_of_loggers_can_be_read_and_changed(client: Client) -> No
         ),
         (
             "share.session.timeout.ms",
-            "50000",
+            "1000",
             {"kind": GROUP, "broker": "g"},
             ErrorCode.INVALID_CONFIG,
-            "for share groups (KIP-932), which are not served",
+            "must be greater than or equal to group.share.min.session.timeout.ms: 45000",
         ),
         (
             "consumer.session.timeout.ms",
@@ -160,11 +174,7 @@ def test_groups_have_settings_whatever_their_names_are(client: Client) -> None:
         code, told = alter(client, "consumer.session.timeout.ms", "50000", kind=GROUP, broker=group)
         assert (code, told) == (ErrorCode.NONE, None)
         found = {each.name: each for each in describe(client, GROUP, group).configs}
-        assert found.keys() == {
-            "consumer.assignment.interval.ms",
-            "consumer.heartbeat.interval.ms",
-            "consumer.session.timeout.ms",
-        }
+        assert found.keys() == GROUP_SETTINGS
         session = found["consumer.session.timeout.ms"]
         assert (session.value, session.config_source) == ("50000", 8)
         assert found["consumer.heartbeat.interval.ms"].value == "5000"

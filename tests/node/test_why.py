@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
+from strandline.cluster.features import SHARE_VERSION
 from strandline.cluster.store import SetData
 from strandline.cluster.topic_names import CONSUMER_OFFSETS
 from strandline.cluster.znodes import ControllerEpochNode, ControllerNode
@@ -45,6 +46,7 @@ from strandline.protocol.messages.offset_commit import (
 )
 from strandline.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from strandline.protocol.messages.sync_group import SyncGroupRequest
+from strandline.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from strandline.records.builder import build_batch
 from strandline.records.record import Record
 from strandline.types import (
@@ -374,9 +376,17 @@ def _(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     beat(cluster, "first", server_assignor="sticky")
 
 
+def switch_share_groups_off(cluster: Cluster) -> Client:
+    client = cluster.world.connect()
+    off = FeatureUpdateKey(feature=SHARE_VERSION, max_version_level=0, upgrade_type=2)
+    answer = client.ask(UpdateFeaturesRequest(feature_updates=[off]), 1)
+    assert answer.error_code == ErrorCode.NONE
+    return client
+
+
 @causes("not-served", ErrorCode.UNSUPPORTED_VERSION)
 def _(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    cluster.world.connect().ask(ShareGroupHeartbeatRequest(group_id="g"), 1)
+    switch_share_groups_off(cluster).ask(ShareGroupHeartbeatRequest(group_id="g"), 1)
 
 
 @causes("group-empty")
@@ -584,8 +594,8 @@ def test_an_error_that_kafka_does_not_have(cluster: Cluster) -> None:
 
 
 def test_c17_a_group_protocol_that_is_not_served_is_explained(cluster: Cluster) -> None:
-    client = cluster.world.connect()
-    request = ShareGroupHeartbeatRequest(group_id="shared")
+    client = switch_share_groups_off(cluster)
+    request = ShareGroupHeartbeatRequest(group_id="shared", member_id="m")
     assert client.ask(request, 1).error_code == ErrorCode.UNSUPPORTED_VERSION
     (found,) = [e for e in why(cluster.world, group="shared") if e["rule"] == "not-served"]
     assert found["cause"].startswith("Share groups are not served")

@@ -23,8 +23,12 @@ each transaction has an epoch of its own."""
 GROUP_VERSION: Final = "group.version"
 """1: groups of the consumer protocol are coordinated, and stored (KIP-848)."""
 
+SHARE_VERSION: Final = "share.version"
+"""1: share groups are coordinated, and stored (KIP-932)."""
+
 SUPPORTED: Final[Mapping[str, FeatureRange]] = {
     GROUP_VERSION: FeatureRange(0, 1),
+    SHARE_VERSION: FeatureRange(0, 1),
     TRANSACTION_VERSION: FeatureRange(0, 2),
 }
 """What this release supports, and writes into its registration."""

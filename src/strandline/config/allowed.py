@@ -65,6 +65,32 @@ class GzipLevel:
         return "must be from 1 to 9, or -1"
 
 
+class ShareOffsetReset:
+    """Where a share group starts: at either end of the log, or some time ago."""
+
+    text = "[latest, earliest, by_duration:PnDTnHnMn.nS]"
+
+    def problem(self, value: Value) -> str | None:
+        if value in ("latest", "earliest") or share_reset_ms(str(value)) is not None:
+            return None
+        return "must be latest, earliest, or by_duration: with a duration such as PT1H30M"
+
+
+_DURATION: Final = re.compile(
+    r"by_duration:P(?:(\d{1,9})D)?(?:T(?:(\d{1,9})H)?(?:(\d{1,9})M)?(?:(\d{1,9})(?:\.(\d{1,9}))?S)?)?"
+)
+
+
+def share_reset_ms(text: str) -> int | None:
+    """How many milliseconds ago `by_duration:...` means; None for anything else."""
+    found = _DURATION.fullmatch(text)
+    if found is None or text.endswith(("P", "T")):
+        return None
+    days, hours, minutes, seconds, part = (each or "0" for each in found.groups())
+    whole = ((int(days) * 24 + int(hours)) * 60 + int(minutes)) * 60 + int(seconds)
+    return whole * 1000 + int(float(f"0.{part}") * 1000)
+
+
 class OneOf:
     """One of a few words."""
 

@@ -176,6 +176,36 @@ class BrokerConfig:
     transaction_state_log_segment_bytes: int = 104_857_600
     transactional_id_expiration_ms: int = 604_800_000
 
+    # Share groups
+    group_share_assignment_interval_ms: int = 1_000
+    group_share_delivery_count_limit: int = 5
+    group_share_heartbeat_interval_ms: int = 5_000
+    group_share_max_assignment_interval_ms: int = 15_000
+    group_share_max_delivery_count_limit: int = 10
+    group_share_max_heartbeat_interval_ms: int = 15_000
+    group_share_max_partition_max_record_locks: int = 4_000
+    group_share_max_record_lock_duration_ms: int = 60_000
+    group_share_max_session_timeout_ms: int = 60_000
+    group_share_max_share_sessions: int = 2_000
+    group_share_max_size: int = 200
+    group_share_min_assignment_interval_ms: int = 0
+    group_share_min_delivery_count_limit: int = 2
+    group_share_min_heartbeat_interval_ms: int = 5_000
+    group_share_min_partition_max_record_locks: int = 100
+    group_share_min_record_lock_duration_ms: int = 15_000
+    group_share_min_session_timeout_ms: int = 45_000
+    group_share_partition_max_record_locks: int = 2_000
+    group_share_record_lock_duration_ms: int = 30_000
+    group_share_session_timeout_ms: int = 45_000
+    share_coordinator_load_buffer_size: int = 5_242_880
+    share_coordinator_snapshot_update_records_per_snapshot: int = 500
+    share_coordinator_state_topic_min_isr: int = 2
+    share_coordinator_state_topic_num_partitions: int = 50
+    share_coordinator_state_topic_prune_interval_ms: int = 300_000
+    share_coordinator_state_topic_replication_factor: int = 3
+    share_coordinator_state_topic_segment_bytes: int = 104_857_600
+    share_coordinator_write_timeout_ms: int = 5_000
+
     # Security; what belongs to single listeners is read by `listener_settings`
     allow_everyone_if_no_acl_found: bool = False
     authorizer_class_name: str = ""
@@ -223,6 +253,17 @@ class BrokerConfig:
         """`min.insync.replicas` of `__transaction_state`: at most all of a small cluster."""
         wanted = self.transaction_state_log_min_isr
         return self._shrunk("transaction.state.log.min.isr", wanted, broker_count)
+
+    def share_topic_replicas(self, broker_count: int) -> int:
+        """As `offsets_topic_replicas`, for `__share_group_state`."""
+        wanted = self.share_coordinator_state_topic_replication_factor
+        name = "share.coordinator.state.topic.replication.factor"
+        return self._shrunk(name, wanted, broker_count)
+
+    def share_topic_min_in_sync(self, broker_count: int) -> int:
+        """`min.insync.replicas` of `__share_group_state`: at most all of a small cluster."""
+        wanted = self.share_coordinator_state_topic_min_isr
+        return self._shrunk("share.coordinator.state.topic.min.isr", wanted, broker_count)
 
     def _shrunk(self, name: str, wanted: int, broker_count: int) -> int:
         asked_for = any(name in layer for layer in self.layers.strongest_first())

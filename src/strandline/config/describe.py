@@ -101,7 +101,7 @@ def describe_topic(overrides: Mapping[str, str], broker: BrokerConfig) -> list[D
 
 
 def describe_group(overrides: Mapping[str, str], broker: BrokerConfig) -> list[DescribedSetting]:
-    """All settings of a consumer group with these stored overrides, by name.
+    """All settings of a consumer or share group with these stored overrides, by name.
 
     The values are those that count: one that lies outside the broker's bounds by now is shown as
     the bound. An override that is not allowed here has no effect and is not shown.
@@ -110,11 +110,12 @@ def describe_group(overrides: Mapping[str, str], broker: BrokerConfig) -> list[D
     config = group_config(overrides, broker)
     described: list[DescribedSetting] = []
     for name, setting in sorted(GROUP_SETTINGS.items()):
-        text = str(getattr(config, setting.attribute))
+        text = format_value(getattr(config, setting.attribute)) or ""
         synonyms: list[DescribedSynonym] = []
         if name in overrides:
             synonyms.append(DescribedSynonym(name, overrides[name], Source.GROUP_CONFIG))
-        synonyms.extend(_synonyms_from(setting.synonyms[0].name, broker.layers))
+        if setting.synonyms:
+            synonyms.extend(_synonyms_from(setting.synonyms[0].name, broker.layers))
         described.append(_entry(setting, text, synonyms, read_only=False))
     return described
 

@@ -1,4 +1,4 @@
-"""The settings of one consumer group (KIP-848), on top of the broker's.
+"""The settings of one consumer group (KIP-848) or share group (KIP-932), on top of the broker's.
 
 A group's own value must lie within the broker's bounds when it is set; bounds may change later, and
 then the nearer one counts (KIP-1241's rule in Kafka 4.3). Knows no text form beyond that of stored
@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from strandline.config.broker import BrokerConfig
 from strandline.config.definition import BROKER_SETTINGS, GROUP_SETTINGS
 from strandline.config.resolve import read_value
 from strandline.config.unknown import unknown_setting
+from strandline.config.values import Value
 from strandline.errors import InvalidSetting
 
 _BOUNDS: Final = {
@@ -30,9 +31,32 @@ _BOUNDS: Final = {
         "group.consumer.min.session.timeout.ms",
         "group.consumer.max.session.timeout.ms",
     ),
+    "share.assignment.interval.ms": (
+        "group.share.min.assignment.interval.ms",
+        "group.share.max.assignment.interval.ms",
+    ),
+    "share.delivery.count.limit": (
+        "group.share.min.delivery.count.limit",
+        "group.share.max.delivery.count.limit",
+    ),
+    "share.heartbeat.interval.ms": (
+        "group.share.min.heartbeat.interval.ms",
+        "group.share.max.heartbeat.interval.ms",
+    ),
+    "share.partition.max.record.locks": (
+        "group.share.min.partition.max.record.locks",
+        "group.share.max.partition.max.record.locks",
+    ),
+    "share.record.lock.duration.ms": (
+        "group.share.min.record.lock.duration.ms",
+        "group.share.max.record.lock.duration.ms",
+    ),
+    "share.session.timeout.ms": (
+        "group.share.min.session.timeout.ms",
+        "group.share.max.session.timeout.ms",
+    ),
 }
 _OF_OTHERS: Final = {
-    "share.": "share groups (KIP-932)",
     "streams.": "streams groups (KIP-1071)",
 }
 
@@ -44,6 +68,15 @@ class GroupConfig:
     consumer_assignment_interval_ms: int
     consumer_heartbeat_interval_ms: int
     consumer_session_timeout_ms: int
+    share_assignment_interval_ms: int
+    share_auto_offset_reset: str
+    share_delivery_count_limit: int
+    share_heartbeat_interval_ms: int
+    share_isolation_level: str
+    share_partition_max_record_locks: int
+    share_record_lock_duration_ms: int
+    share_renew_acknowledge_enable: bool
+    share_session_timeout_ms: int
 
 
 def group_config(overrides: Mapping[str, str], broker: BrokerConfig) -> GroupConfig:
@@ -59,22 +92,26 @@ def check_group(overrides: Mapping[str, str], broker: BrokerConfig) -> None:
     """Refuse overrides that a group may not have. Raises InvalidSetting."""
     values = _values(overrides)
     for name, value in values.items():
+        if name not in _BOUNDS:
+            continue
         low, high = _bounds(name, broker)
         least, most = _BOUNDS[name]
-        if value < low:
+        if cast("int", value) < low:
             raise InvalidSetting(name, f"{name} must be greater than or equal to {least}: {low}.")
-        if value > high:
+        if cast("int", value) > high:
             raise InvalidSetting(name, f"{name} must be less than or equal to {most}: {high}.")
     made = _made(values, broker)
-    if made.consumer_session_timeout_ms <= made.consumer_heartbeat_interval_ms:
-        raise InvalidSetting(
-            "consumer.session.timeout.ms",
-            "consumer.session.timeout.ms must be greater than consumer.heartbeat.interval.ms.",
-        )
+    for kind, session_ms, heartbeat_ms in (
+        ("consumer", made.consumer_session_timeout_ms, made.consumer_heartbeat_interval_ms),
+        ("share", made.share_session_timeout_ms, made.share_heartbeat_interval_ms),
+    ):
+        if session_ms <= heartbeat_ms:
+            name = f"{kind}.session.timeout.ms"
+            raise InvalidSetting(name, f"{name} must be greater than {kind}.heartbeat.interval.ms.")
 
 
-def _values(overrides: Mapping[str, str]) -> dict[str, int]:
-    values: dict[str, int] = {}
+def _values(overrides: Mapping[str, str]) -> dict[str, Value]:
+    values: dict[str, Value] = {}
     for name, text in overrides.items():
         setting = GROUP_SETTINGS.get(name)
         if setting is None:
@@ -82,15 +119,18 @@ def _values(overrides: Mapping[str, str]) -> dict[str, int]:
                 if name.startswith(prefix):
                     raise InvalidSetting(name, f"{name} is for {kind}, which are not served.")
             raise unknown_setting(name, GROUP_SETTINGS, "group setting")
-        values[name] = cast("int", read_value(setting, text))
+        values[name] = read_value(setting, text)
     return values
 
 
-def _made(values: Mapping[str, int], broker: BrokerConfig) -> GroupConfig:
-    arguments: dict[str, int] = {}
+def _made(values: Mapping[str, Value], broker: BrokerConfig) -> GroupConfig:
+    arguments: dict[str, Any] = {}
     for name, setting in GROUP_SETTINGS.items():
+        if name not in _BOUNDS:
+            arguments[setting.attribute] = values.get(name, setting.default)
+            continue
         low, high = _bounds(name, broker)
-        own = values.get(name, getattr(broker, f"group_{setting.attribute}"))
+        own = cast("int", values.get(name, getattr(broker, f"group_{setting.attribute}")))
         arguments[setting.attribute] = min(max(own, low), high)
     return GroupConfig(**arguments)
 

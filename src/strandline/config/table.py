@@ -18,6 +18,7 @@ from strandline.config.allowed import (
     QuorumAddresses,
     Range,
     Rule,
+    ShareOffsetReset,
     ThrottledReplicas,
 )
 from strandline.config.setting import Importance, Service, Setting, Synonym, Update
@@ -110,6 +111,8 @@ def _rule(text: str) -> Rule:
     """`>= 1`, `1 to 9`, `one of a, b`, `any case of a, b`, `[full ]list[ of a, b][ shown as c]`."""
     if text.startswith(">= "):
         return Range(_number(text[3:]))
+    if text == "share offset reset":
+        return ShareOffsetReset()
     if text.startswith("one of "):
         return OneOf(*text[7:].split(", "))
     if text.startswith("any case of "):

@@ -8,7 +8,7 @@ effects come out (`effects`), in order. After each event ask `next_deadline`, an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from random import Random
@@ -18,7 +18,7 @@ from strandline.errors import ErrorCode, InvariantViolated, ProtocolError
 from strandline.groups.consumer.cluster_view import ClusterView, NoCluster
 from strandline.groups.consumer.describing import described_consumer_group
 from strandline.groups.consumer.metadata_hash import TopicHashes
-from strandline.groups.effects import Effect, Reply
+from strandline.groups.effects import AppendMarker, AppendRecords, Effect
 from strandline.groups.loading_shard import LoadingShard, LoadReport
 from strandline.groups.offset_service import fetch_refused
 from strandline.groups.overview import (
@@ -31,6 +31,8 @@ from strandline.groups.requests import Call, Request, Token, refused
 from strandline.groups.serving import ServedShard
 from strandline.groups.settings import GroupSettings
 from strandline.groups.shard import Shard, Surroundings
+from strandline.groups.share.admin import ShareAdmin
+from strandline.groups.share.refusing import check_no_share_group
 from strandline.protocol.coordinator_log import CoordinatorRecord, OpenRecord, partition_for
 from strandline.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
@@ -65,6 +67,14 @@ from strandline.protocol.messages.offset_fetch import (
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
 )
+from strandline.protocol.messages.share_group_describe import (
+    DescribedGroup as DescribedShareGroup,
+)
+from strandline.protocol.messages.share_group_describe import (
+    ShareGroupDescribeRequest,
+    ShareGroupDescribeResponse,
+)
+from strandline.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from strandline.protocol.messages.sync_group import SyncGroupRequest
 from strandline.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from strandline.protocol.messages.write_txn_markers import (
@@ -145,6 +155,9 @@ class GroupCoordinator:
             case ConsumerGroupDescribeRequest() as request:
                 described = [self._describe_consumers(each) for each in request.group_ids]
                 outbox.reply(call.token, ConsumerGroupDescribeResponse(groups=described))
+            case ShareGroupDescribeRequest() as request:
+                shares = [self._describe_share_group(each) for each in request.group_ids]
+                outbox.reply(call.token, ShareGroupDescribeResponse(groups=shares))
             case DeleteGroupsRequest() as request:
                 # A session that has ended counts as ended before its timer has fired. What members
                 # ask is served before their timers: a heartbeat that came in time counts.
@@ -159,12 +172,18 @@ class GroupCoordinator:
 
     def _handle_for_group(self, call: Call[Any], now: Instant) -> None:
         group_id: str = call.body.group_id
-        checks_itself = isinstance(call.body, ConsumerGroupHeartbeatRequest)
+        checks_itself = isinstance(
+            call.body, ConsumerGroupHeartbeatRequest | ShareGroupHeartbeatRequest
+        )
         if not group_id and not checks_itself and not isinstance(call.body, OffsetCommitRequest):
             # Offsets, for old clients' sake, may be committed for the empty group id.
             raise ProtocolError(ErrorCode.INVALID_GROUP_ID, "The group id is empty.")
         served = self._served(group_id)
         consumers, group = served.consumers, served.shard.consumer_group(group_id)
+        if isinstance(call.body, ShareGroupHeartbeatRequest):
+            served.share_heartbeats.heartbeat(call, now)
+            return
+        check_no_share_group(served.shard, call.body)
         match call.body:
             case ConsumerGroupHeartbeatRequest():
                 consumers.heartbeats.heartbeat(call, now)
@@ -225,7 +244,11 @@ class GroupCoordinator:
         for index, group_id in enumerate(group_ids):
             deliver = partial(parts.deliver, index)
             try:
-                self._served(group_id).cleanup.delete(group_id, now, deliver)
+                served = self._served(group_id)
+                if group_id in served.shard.share_groups:
+                    served.share_admin.delete(group_id, now, deliver)
+                else:
+                    served.cleanup.delete(group_id, now, deliver)
             except ProtocolError as refusal:
                 deliver(refusal.code)
 
@@ -262,6 +285,35 @@ class GroupCoordinator:
             )
         default = shard.settings.consumer.assignors[0]
         return described_consumer_group(group_id, group.durable, shard.cluster, default)
+
+    def _describe_share_group(self, group_id: str) -> DescribedShareGroup:
+        if not group_id:
+            return DescribedShareGroup(error_code=ErrorCode.INVALID_GROUP_ID)
+        try:
+            return self._served(group_id).share_admin.describe(group_id)
+        except ProtocolError as refusal:
+            return DescribedShareGroup(group_id=group_id, error_code=refusal.code)
+
+    def administer(
+        self, group_id: str, do: Callable[[ShareAdmin], None], now: Instant
+    ) -> list[Effect]:
+        """Have something done with a share group. Raises what `do` raises, and `ProtocolError` if
+        this is not its coordinator."""
+        del now
+        do(self._served(group_id).share_admin)
+        return self._drain()
+
+    def states_answered(
+        self,
+        question_id: int,
+        outcomes: Mapping[tuple[TopicId, int], ErrorCode],
+        now: Instant,
+    ) -> list[Effect]:
+        """Share coordinators have answered an `AskStates`."""
+        asked = self._surroundings.asking.pop(question_id, None)
+        if asked is not None:
+            asked[1](outcomes, now)
+        return self._drain()
 
     def _served(self, group_id: str) -> ServedShard:
         owned = self._owned.get(self.partition_for(group_id))
@@ -337,6 +389,8 @@ class GroupCoordinator:
         for owned in self._owned.values():
             if isinstance(owned.state, ServedShard):
                 owned.state.consumers.topics_changed(changed, are_new=are_new)
+                for group in owned.state.shard.share_groups.values():
+                    group.is_refreshed = group.is_refreshed and not group.reads_any(changed)
 
     # Partitions.
 
@@ -444,13 +498,13 @@ class GroupCoordinator:
         unanswered = self._surroundings.outbox.unanswered
         if not waiting <= unanswered:
             raise InvariantViolated("A request that has been answered still waits.")
-        if not self._appends and waiting != unanswered:
+        if not (self._appends or self._surroundings.asking) and waiting != unanswered:
             raise InvariantViolated("A request waits for nothing.")
 
     def _drain(self) -> list[Effect]:
         effects = self._surroundings.outbox.drain()
         for effect in effects:
-            if not isinstance(effect, Reply):
+            if isinstance(effect, AppendRecords | AppendMarker):
                 state = self._owned[effect.partition].state
                 if isinstance(state, ServedShard):
                     self._appends[effect.append_id] = state

@@ -7,13 +7,14 @@ gone (`forget`) is answered into the void.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from strandline.errors import InvariantViolated
 from strandline.groups.requests import Response, Token
 from strandline.protocol.coordinator_log import CoordinatorRecord
 from strandline.protocol.messages.write_txn_markers import WritableTxnMarker
-from strandline.types import LeaderEpoch, ProducerEpoch, ProducerId
+from strandline.types import LeaderEpoch, ProducerEpoch, ProducerId, TopicId
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,27 @@ class AppendMarker:
     marker: WritableTxnMarker
 
 
-Effect = Reply | AppendRecords | AppendMarker
+@dataclass(frozen=True, slots=True)
+class AskStates:
+    """Have share coordinators begin, or end, their states of a share group's partitions.
+
+    What becomes of each partition is told with `GroupCoordinator.states_answered`.
+    """
+
+    question_id: int
+    partition: int
+    """That of `__consumer_offsets` whose coordinator asks."""
+    kind: str
+    """`initialize` or `delete`."""
+    group_id: str
+    partitions: tuple[tuple[TopicId, int], ...]
+    state_epoch: int
+    """Of states that begin."""
+    starts: Mapping[tuple[TopicId, int], int]
+    """Where partitions start, if that is not for their leaders to say."""
+
+
+Effect = Reply | AppendRecords | AppendMarker | AskStates
 
 
 class Outbox:
@@ -103,6 +124,10 @@ class Outbox:
 
     def append(self, effect: AppendRecords | AppendMarker) -> None:
         """Ask for an append."""
+        self._effects.append(effect)
+
+    def ask(self, effect: AskStates) -> None:
+        """Ask share coordinators."""
         self._effects.append(effect)
 
     def drain(self) -> list[Effect]:

@@ -2,8 +2,8 @@
 
 Records come in the order of the log, in as many pieces as is convenient. The last record of a key
 counts; a tombstone removes. Those of aborted transactions must have been left out, and those of
-open ones come last, as `OpenRecord`. Kinds of records that are not served (share and streams
-groups) are skipped and counted.
+open ones come last, as `OpenRecord`. Kinds of records that are not served (streams groups) are
+skipped and counted.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from strandline.groups.offset_records import (
     decode_record,
 )
 from strandline.groups.serving import ServedShard
+from strandline.groups.share.group import ShareGroup
+from strandline.groups.share.records import ShareRecord
 from strandline.protocol.coordinator_log import CoordinatorRecord, OpenRecord
 from strandline.types import Instant
 
@@ -69,14 +71,18 @@ class LoadingShard:
         """
         append_id = None if is_committed else self._shard.expect_loaded()
         self._settle_consumer_groups()
-        known = self._shard.groups.keys() | self._shard.consumer_groups.keys()
+        known = (
+            self._shard.groups.keys()
+            | self._shard.consumer_groups.keys()
+            | self._shard.share_groups.keys()
+        )
         for group_id in self._shard.offsets.group_ids() - known:
             group = Group(group_id, created_ms=now.wall_ms)
             group.is_stored = True
             self._shard.groups[group_id] = group
         self.served.start(now)
         return LoadReport(
-            groups=len(self._shard.groups) + len(self._shard.consumer_groups),
+            groups=len(known | self._shard.groups.keys()),
             offsets=sum(
                 len(self._shard.offsets.committed(group_id))
                 for group_id in (*self._shard.groups, *self._shard.consumer_groups)
@@ -101,14 +107,17 @@ class LoadingShard:
                 self._shard.groups[group_id] = Group.from_value(group_id, value)
             case UnknownRecord(kind):
                 self._unknown[kind] += 1
+            case ShareRecord() as share:
+                groups = self._shard.share_groups
+                groups.setdefault(share.group_id, ShareGroup(share.group_id)).apply(share)
             case GroupRecord():
                 raise InvariantViolated("A group's record is neither a value nor a tombstone.")
             case consumer:
                 group_id = consumer.group_id
-                groups = self._shard.consumer_groups
-                group = groups.get(group_id) or ConsumerGroup(group_id)
+                consumers = self._shard.consumer_groups
+                group = consumers.get(group_id) or ConsumerGroup(group_id)
                 group.apply(consumer)
-                groups[group_id] = group
+                consumers[group_id] = group
 
     def _settle_consumer_groups(self) -> None:
         """What was read counts as durable; what compaction has left of groups that are gone is
@@ -118,3 +127,8 @@ class LoadingShard:
                 group.become_durable()
             else:
                 del self._shard.consumer_groups[group_id]
+        for group_id, share_group in list(self._shard.share_groups.items()):
+            if share_group.image.exists:
+                share_group.become_durable()
+            else:
+                del self._shard.share_groups[group_id]

@@ -6,7 +6,8 @@ A key begins with its kind (int16), a value with its version (int16); what follo
     key 0, 1   `OffsetCommitKey`     an offset (0: Kafka before 0.9)
     key 2      `GroupMetadataKey`    a classic group
     key 3...   a group of the consumer protocol, see `consumer.records`
-    others     share and streams groups: not served, `UnknownRecord`
+    key 10...  a share group, see `share.records`
+    others     streams groups: not served, `UnknownRecord`
 
 Kafka 4.3 writes version 4 of the offset value, or 1 if the commit has a retention time of its own,
 and version 3 of the group value. A record without value is a tombstone. What follows a message that
@@ -23,6 +24,12 @@ from strandline.groups.consumer.records import (
     ConsumerRecord,
     decode_consumer_record,
     encode_consumer_record,
+)
+from strandline.groups.share.records import (
+    SHARE_KINDS,
+    ShareRecord,
+    decode_share_record,
+    encode_share_record,
 )
 from strandline.protocol.coordinator_log import CoordinatorRecord, read_message, read_number
 from strandline.protocol.messages.offsets_topic import (
@@ -67,7 +74,7 @@ class UnknownRecord:
     kind: int
 
 
-StateRecord: TypeAlias = OffsetRecord | GroupRecord | ConsumerRecord
+StateRecord: TypeAlias = OffsetRecord | GroupRecord | ConsumerRecord | ShareRecord
 """What the coordinator writes."""
 
 
@@ -85,11 +92,15 @@ def decode_record(record: CoordinatorRecord) -> StateRecord | UnknownRecord:
         return GroupRecord(group_id, group)
     if kind in CONSUMER_KINDS:
         return decode_consumer_record(kind, record)
+    if kind in SHARE_KINDS:
+        return decode_share_record(kind, record)
     return UnknownRecord(kind)
 
 
 def encode_record(record: StateRecord) -> CoordinatorRecord:
     """The bytes of a record, as Kafka 4.3 writes them."""
+    if isinstance(record, ShareRecord):
+        return encode_share_record(record)
     if not isinstance(record, OffsetRecord | GroupRecord):
         return encode_consumer_record(record)
     if isinstance(record, OffsetRecord):

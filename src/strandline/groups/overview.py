@@ -30,6 +30,7 @@ from strandline.types import NO_TIMESTAMP, TopicId, TopicPartition
 
 CLASSIC: Final = "classic"
 CONSUMER: Final = "consumer"
+SHARE: Final = "share"
 
 _MISSING_IS_ERROR_SINCE = 6
 """The version of DescribeGroups from which on an unknown group is an error."""
@@ -106,6 +107,13 @@ def listed_groups(shard: Shard, request: ListGroupsRequest) -> Iterable[ListedGr
                     protocol_type=CONSUMER_PROTOCOL_TYPE,
                     group_state=state,
                     group_type=CONSUMER,
+                )
+    if not types or SHARE in types:
+        for group_id, share_group in shard.share_groups.items():
+            state = share_group.durable.state.value
+            if share_group.durable.exists and (not states or state.lower() in states):
+                yield ListedGroup(
+                    group_id=group_id, protocol_type=SHARE, group_state=state, group_type=SHARE
                 )
 
 

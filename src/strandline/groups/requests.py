@@ -41,6 +41,14 @@ from strandline.protocol.messages.offset_commit import (
 )
 from strandline.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from strandline.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from strandline.protocol.messages.share_group_describe import (
+    ShareGroupDescribeRequest,
+    ShareGroupDescribeResponse,
+)
+from strandline.protocol.messages.share_group_heartbeat import (
+    ShareGroupHeartbeatRequest,
+    ShareGroupHeartbeatResponse,
+)
 from strandline.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from strandline.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -65,6 +73,7 @@ GroupRequest: TypeAlias = (
     | OffsetDeleteRequest
     | TxnOffsetCommitRequest
     | ConsumerGroupHeartbeatRequest
+    | ShareGroupHeartbeatRequest
 )
 """Requests about one group."""
 
@@ -75,6 +84,7 @@ Request: TypeAlias = (
     | DescribeGroupsRequest
     | DeleteGroupsRequest
     | ConsumerGroupDescribeRequest
+    | ShareGroupDescribeRequest
 )
 
 Response: TypeAlias = (
@@ -92,6 +102,8 @@ Response: TypeAlias = (
     | DeleteGroupsResponse
     | ConsumerGroupHeartbeatResponse
     | ConsumerGroupDescribeResponse
+    | ShareGroupHeartbeatResponse
+    | ShareGroupDescribeResponse
 )
 
 Body = TypeVar("Body", covariant=True)
@@ -169,6 +181,8 @@ def refused(request: GroupRequest, error: ErrorCode, message: str = "") -> Respo
             )
         case ConsumerGroupHeartbeatRequest():
             return ConsumerGroupHeartbeatResponse(error_code=error, error_message=message or None)
+        case ShareGroupHeartbeatRequest():
+            return ShareGroupHeartbeatResponse(error_code=error, error_message=message or None)
         case OffsetDeleteRequest():
             return OffsetDeleteResponse(error_code=error)
         case _:

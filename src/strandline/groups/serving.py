@@ -13,6 +13,8 @@ from strandline.groups.offset_service import OffsetService
 from strandline.groups.rebalance import Rebalance
 from strandline.groups.requests import Token
 from strandline.groups.shard import Shard
+from strandline.groups.share.admin import ShareAdmin
+from strandline.groups.share.heartbeats import ShareHeartbeats
 from strandline.groups.transactional_offsets import TransactionalOffsets
 from strandline.protocol.messages.join_group import JoinGroupResponse
 from strandline.protocol.messages.sync_group import SyncGroupResponse
@@ -31,6 +33,8 @@ class ServedShard:
         self.transactional_offsets = TransactionalOffsets(shard)
         self.cleanup = Cleanup(shard)
         self.consumers = ConsumerSide(shard, self._rebalance, hashes)
+        self.share_heartbeats = ShareHeartbeats(shard, hashes)
+        self.share_admin = ShareAdmin(shard)
 
     def start(self, now: Instant) -> None:
         """The state is loaded: sessions begin anew, since no heartbeats could be sent."""
@@ -40,6 +44,8 @@ class ServedShard:
             if len(group.members) > self.shard.settings.members_max:
                 self._rebalance.begin(group, "The group is larger than is allowed now.", now)
         self.consumers.start(now)
+        for share_group in self.shard.share_groups.values():
+            self.share_heartbeats.watch_all(share_group, now)
         self.cleanup.schedule(now)
 
     def stop(self, now: Instant) -> None:

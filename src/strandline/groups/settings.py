@@ -54,5 +54,7 @@ class GroupSettings:
     offsets_retention_check_interval_ms: int = 10 * MINUTE_MS
     """`offsets.retention.check.interval.ms`."""
     consumer: ConsumerGroupSettings = field(default_factory=ConsumerGroupSettings)
+    share_members_max: int = 200
+    """`group.share.max.size`."""
     append_bytes_max: int = 512 * 1024
     """Clean-up work that need not be atomic is cut into appends of about this size."""

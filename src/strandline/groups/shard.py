@@ -11,9 +11,10 @@ which stays in flight. Must not know what joins, commits and rebalances are; tho
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
+from types import MappingProxyType
 from typing import Final
 
 from strandline.errors import ErrorCode, InvariantViolated
@@ -23,6 +24,7 @@ from strandline.groups.consumer.records import ConsumerRecord
 from strandline.groups.effects import (
     AppendMarker,
     AppendRecords,
+    AskStates,
     Outbox,
     TransactionalProducer,
 )
@@ -36,12 +38,25 @@ from strandline.groups.offset_records import (
 from strandline.groups.offset_store import OffsetStore
 from strandline.groups.requests import Response, Token
 from strandline.groups.settings import GroupSettings
+from strandline.groups.share.group import ShareGroup
+from strandline.groups.share.records import ShareRecord
 from strandline.groups.timers import Action, Timers
 from strandline.protocol.messages.write_txn_markers import WritableTxnMarker
-from strandline.types import NO_PRODUCER_ID, NO_TIMESTAMP, Instant, LeaderEpoch, ProducerId
+from strandline.types import (
+    NO_PRODUCER_ID,
+    NO_TIMESTAMP,
+    NO_TOPIC_ID,
+    Instant,
+    LeaderEpoch,
+    ProducerId,
+    TopicId,
+)
 
 Outcome = Callable[[ErrorCode | None, Instant], None]
 """Told once how an append ended: None for durable, or why it is not, or not yet."""
+
+StatesTold = Callable[[Mapping[tuple[TopicId, int], ErrorCode], Instant], None]
+"""Told once what became of each share partition that share coordinators were asked about."""
 
 _UNDECIDED: Final = frozenset(
     {ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND}
@@ -77,6 +92,10 @@ class Surroundings:
     timers: Timers = field(default_factory=Timers)
     appends: int = 0
     """How many appends there have been; the newest one's id."""
+    questions: int = 0
+    """The newest `AskStates`."""
+    asking: dict[int, tuple[Shard, StatesTold]] = field(default_factory=dict)
+    """Whose questions share coordinators have not answered."""
 
 
 @dataclass(slots=True)
@@ -85,6 +104,13 @@ class _PendingAppend:
     outcomes: list[Outcome]
     producer_id: ProducerId = NO_PRODUCER_ID
     marker: WritableTxnMarker | None = None
+
+
+NO_STARTS: Final[Mapping[tuple[TopicId, int], int]] = MappingProxyType({})
+MOVED: Final[Mapping[tuple[TopicId, int], ErrorCode]] = MappingProxyType(
+    {(NO_TOPIC_ID, 0): ErrorCode.NOT_COORDINATOR}
+)
+"""In place of all answers, if there is another coordinator."""
 
 
 class Shard:
@@ -102,6 +128,8 @@ class Shard:
         """The classic ones."""
         self.consumer_groups: dict[str, ConsumerGroup] = {}
         """With those whose tombstone is under way; `consumer_group` knows which are there."""
+        self.share_groups: dict[str, ShareGroup] = {}
+        """With those that were never stored, or whose tombstone is under way."""
         self.offsets = OffsetStore()
         self._surroundings = surroundings
         self._pending: dict[int, _PendingAppend] = {}
@@ -229,13 +257,43 @@ class Shard:
             elif isinstance(record, GroupRecord):
                 self._settle_group(record, durable=error is None)
         self._settle_consumer_groups(pending.records, durable=error is None)
+        self._settle_share_groups(pending.records, durable=error is None)
         self.cancel("append", append_id)
         for outcome in pending.outcomes:
             outcome(error, now)
         return True
 
+    def ask_states(
+        self,
+        kind: str,
+        group_id: str,
+        partitions: Mapping[TopicId, Iterable[int]],
+        told: StatesTold,
+        *,
+        now: Instant,
+        state_epoch: int = 0,
+        starts: Mapping[tuple[TopicId, int], int] = NO_STARTS,
+    ) -> None:
+        """Have share coordinators begin, or end, their states of a group's partitions."""
+        asked = tuple(
+            (topic_id, number) for topic_id, each in partitions.items() for number in sorted(each)
+        )
+        if not asked:
+            told({}, now)
+            return
+        around = self._surroundings
+        around.questions += 1
+        around.asking[around.questions] = (self, told)
+        around.outbox.ask(
+            AskStates(around.questions, self.partition, kind, group_id, asked, state_epoch, starts)
+        )
+
     def close(self, now: Instant) -> None:
-        """Give up the partition: requests that still wait for an append are answered."""
+        """Give up the partition: requests that still wait for an append, or for an answer of share
+        coordinators, are answered."""
+        asking = self._surroundings.asking
+        for question_id in [each for each, asked in asking.items() if asked[0] is self]:
+            asking.pop(question_id)[1](MOVED, now)
         for append_id in list(self._pending):
             self._tell_outcomes(append_id, ErrorCode.NOT_LEADER_OR_FOLLOWER, now)
         self._pending.clear()
@@ -294,7 +352,7 @@ class Shard:
     def _settle_consumer_groups(self, records: Sequence[StateRecord], *, durable: bool) -> None:
         touched: dict[str, ConsumerGroup] = {}
         for record in records:
-            if isinstance(record, OffsetRecord | GroupRecord):
+            if isinstance(record, OffsetRecord | GroupRecord | ShareRecord):
                 continue
             group = self.consumer_groups.get(record.group_id)
             if group is not None:
@@ -309,12 +367,33 @@ class Shard:
                 del self.consumer_groups[group_id]
                 self._keep_simple_group(group_id)
 
+    def _settle_share_groups(self, records: Sequence[StateRecord], *, durable: bool) -> None:
+        touched: dict[str, ShareGroup] = {}
+        for record in records:
+            group = self.share_groups.get(record.group_id)
+            if isinstance(record, ShareRecord) and group is not None:
+                touched[record.group_id] = group
+                if durable:
+                    group.durable.apply(record)
+        for group_id, group in touched.items():
+            if not durable:
+                group.start_over(
+                    record
+                    for pending in self._pending.values()
+                    for record in pending.records
+                    if isinstance(record, ShareRecord) and record.group_id == group_id
+                )
+            exists = group.durable.exists or group.image.exists
+            if not exists and not self.is_writing(group_id):
+                del self.share_groups[group_id]
+
     def _undecided_records(self, group_id: str) -> list[ConsumerRecord]:
         return [
             record
             for pending in self._pending.values()
             for record in pending.records
-            if not isinstance(record, OffsetRecord | GroupRecord) and record.group_id == group_id
+            if not isinstance(record, OffsetRecord | GroupRecord | ShareRecord)
+            and record.group_id == group_id
         ]
 
     def _keep_simple_group(self, group_id: str) -> None:

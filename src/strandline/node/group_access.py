@@ -17,6 +17,7 @@ from strandline.node.timers import Timers
 
 if TYPE_CHECKING:
     from strandline.node.group_host import GroupHost
+    from strandline.node.sharing.access import ShareAccess
 
 
 class GroupAccess:
@@ -35,6 +36,8 @@ class GroupAccess:
         self._replicas = replicas
         self._timers = timers
         self._random = random
+        self.sharing: ShareAccess | None = None
+        """Where the states of share groups are kept; the node sets it."""
 
     @property
     def is_used(self) -> bool:
@@ -66,4 +69,11 @@ class GroupAccess:
         )
         codec = Codec(broker.offsets_topic_compression_codec)
         read_bytes = broker.offsets_load_buffer_size
-        return GroupHost(coordinator, self._replicas, self._timers, codec, read_bytes)
+        return GroupHost(
+            coordinator,
+            self._replicas,
+            self._timers,
+            codec,
+            read_bytes,
+            persister=None if self.sharing is None else self.sharing.persister,
+        )

@@ -63,6 +63,9 @@ class GroupCluster:
             config.consumer_session_timeout_ms,
             config.consumer_heartbeat_interval_ms,
             config.consumer_assignment_interval_ms,
+            config.share_session_timeout_ms,
+            config.share_heartbeat_interval_ms,
+            config.share_assignment_interval_ms,
         )
 
 

@@ -22,21 +22,25 @@ from strandline.errors import (
     InvariantViolated,
 )
 from strandline.groups.coordinator import GroupCoordinator
-from strandline.groups.effects import AppendMarker, AppendRecords, Effect
+from strandline.groups.effects import AppendMarker, AppendRecords, AskStates, Effect
 from strandline.groups.overview import GroupOverview
 from strandline.groups.requests import Call, every_topic
 from strandline.groups.settings import ConsumerGroupSettings, GroupSettings
+from strandline.groups.share.admin import ShareAdmin
 from strandline.node.coordinator_loading import Load, Loading, ReadRecords
 from strandline.node.coordinator_timer import CoordinatorTimer
 from strandline.node.coordinator_topic import CoordinatorTopic, MarkerWritten, marker_batch
 from strandline.node.replica import Replica
 from strandline.node.replicas import Replicas
 from strandline.node.request import Request
+from strandline.node.sharing.persister import SharePersister
 from strandline.node.timers import Timers
+from strandline.protocol.apis import ApiKey
 from strandline.protocol.messages.write_txn_markers import WritableTxnMarker
 from strandline.records.builder import build_batch
 from strandline.records.codec import Codec
 from strandline.records.record import Record
+from strandline.sharing.records import ShareKey
 from strandline.storage.transaction_verification import NO_GUARD, Guard
 from strandline.types import NO_OFFSET, Instant, TopicId
 
@@ -71,8 +75,11 @@ class GroupHost:
         timers: Timers,
         codec: Codec,
         read_bytes: int,
+        persister: SharePersister | None = None,
     ) -> None:
-        """`codec` is that of offset records; of a log so many bytes are read at once."""
+        """`codec` is that of offset records; of a log so many bytes are read at once. `persister`
+        asks share coordinators."""
+        self._persister = persister
         self._coordinator = coordinator
         self._codec = codec
         self._timer = CoordinatorTimer("groups", timers, coordinator.next_deadline, self._tick)
@@ -199,6 +206,8 @@ class GroupHost:
             if isinstance(effect, AppendRecords | AppendMarker):
                 for outcome in self._append(effect, now):
                     queue += self._coordinator.appended(effect.append_id, outcome, now)
+            elif isinstance(effect, AskStates):
+                self._ask_states(effect, now)
             elif isinstance(told := effect.token, _Told):
                 told.done(effect.response, now)
             elif isinstance(asked := effect.token, _Asked):
@@ -207,6 +216,32 @@ class GroupHost:
             else:
                 raise InvariantViolated(f"{effect.token!r} was not asked here.")
         self._timer.set()
+
+    def administer(self, group_id: str, do: Callable[[ShareAdmin], None], now: Instant) -> None:
+        """See `GroupCoordinator.administer`."""
+        self._carry_out(self._coordinator.administer(group_id, do, now), now)
+
+    def _ask_states(self, effect: AskStates, now: Instant) -> None:
+        """Ask the share coordinator of each partition; told when all have answered."""
+        outcomes: dict[tuple[TopicId, int], ErrorCode] = {}
+
+        def answered(place: tuple[TopicId, int], result: Any, at: Instant) -> None:
+            outcomes[place] = ErrorCode(result.error_code)
+            if len(outcomes) == len(effect.partitions):
+                told = self._coordinator.states_answered(effect.question_id, outcomes, at)
+                self._carry_out(told, at)
+
+        if self._persister is None:
+            raise InvariantViolated("There is no one to ask about share groups.")
+        for place in effect.partitions:
+            api = ApiKey.DELETE_SHARE_GROUP_STATE
+            fields: dict[str, Any] = {}
+            if effect.kind == "initialize":
+                api = ApiKey.INITIALIZE_SHARE_GROUP_STATE
+                fields["state_epoch"] = effect.state_epoch
+                fields["start_offset"] = effect.starts.get(place, NO_OFFSET)
+            key = ShareKey(effect.group_id, *place)
+            self._persister.ask(api, key, fields, partial(answered, place), now)
 
     def _ended(self, append_id: int, error: ErrorCode | None, now: Instant) -> None:
         self._carry_out(self._coordinator.appended(append_id, error, now), now)
@@ -253,6 +288,7 @@ def group_settings(broker: BrokerConfig) -> GroupSettings:
             may_downgrade=policy in ("downgrade", "bidirectional"),
             regex_refresh_interval_ms=broker.group_consumer_regex_refresh_interval_ms,
         ),
+        share_members_max=broker.group_share_max_size,
         offset_metadata_max=broker.offset_metadata_max_bytes,
         offset_commit_timeout_ms=broker.offsets_commit_timeout_ms,
         offsets_retention_ms=broker.offsets_retention_ms,

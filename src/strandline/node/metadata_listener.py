@@ -11,11 +11,18 @@ from collections.abc import Iterable
 from typing import Final
 
 from strandline.cluster.image import ImageDelta
-from strandline.cluster.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
+from strandline.cluster.topic_names import (
+    CONSUMER_OFFSETS,
+    SHARE_GROUP_STATE,
+    TRANSACTION_STATE,
+)
 from strandline.cluster.znodes import ResourceKind
 from strandline.node.effects import Halt
+from strandline.node.group_access import GroupAccess
 from strandline.node.parts import NodeParts
 from strandline.node.replicas import RoleChange
+from strandline.node.sharing.access import ShareAccess
+from strandline.node.transaction_access import TransactionAccess
 from strandline.types import Instant, TopicPartition
 
 _LOOK_AGAIN_MS: Final = 10_000
@@ -92,6 +99,11 @@ class MetadataListener:
                     node.groups.host.lost_leadership(replica, now)
                 if topic.name == TRANSACTION_STATE and node.transactions.is_used:
                     node.transactions.host.lost_leadership(replica, now)
+                if topic.name == SHARE_GROUP_STATE and node.sharing.is_used:
+                    node.sharing.host.lost_leadership(replica, now)
+                node.sharing.role_changed(replica.topic_partition, now)
+        if delta.topics_deleted:
+            node.sharing.topics_deleted([topic.topic_id for topic in delta.topics_deleted], now)
         if delta.topics_deleted and node.groups.is_used:
             gone = [(topic.name, topic.topic_id) for topic in delta.topics_deleted]
             node.groups.host.topics_deleted(gone, now)
@@ -132,10 +144,17 @@ class MetadataListener:
             node.fetchers.forget(replica)
         else:
             node.fetchers.follow(replica, replica.leader_id, now)
+        node.sharing.role_changed(replica.topic_partition, now)
         topic = replica.topic_partition.topic
-        if topic not in (CONSUMER_OFFSETS, TRANSACTION_STATE):
+        coordinators: GroupAccess | TransactionAccess | ShareAccess
+        if topic == CONSUMER_OFFSETS:
+            coordinators = node.groups
+        elif topic == TRANSACTION_STATE:
+            coordinators = node.transactions
+        elif topic == SHARE_GROUP_STATE:
+            coordinators = node.sharing
+        else:
             return
-        coordinators = node.groups if topic == CONSUMER_OFFSETS else node.transactions
         if change.is_leading:
             coordinators.host.became_leader(replica, now)
         elif change.was_leading:

@@ -15,11 +15,11 @@ import logging
 from collections.abc import Iterable, Sequence
 from itertools import count
 from random import Random
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from strandline.cluster.image import ClusterImage
 from strandline.cluster.store import Changes, StoreError
-from strandline.cluster.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
+from strandline.cluster.topic_names import INTERNAL_TOPICS
 from strandline.cluster.znodes import BrokerNode
 from strandline.config.broker import BrokerConfig
 from strandline.errors import (
@@ -54,6 +54,7 @@ from strandline.node.replicas import Replicas
 from strandline.node.request import Handler, Request
 from strandline.node.routes import Routes
 from strandline.node.settings import Settings
+from strandline.node.sharing.access import ShareAccess
 from strandline.node.telemetry import Telemetry
 from strandline.node.timers import Timers
 from strandline.node.token_expiry import TokenExpiry
@@ -74,8 +75,6 @@ if TYPE_CHECKING:
     from strandline.node.authorization.authority import Authority
 
 log = logging.getLogger(__name__)
-
-INTERNAL_TOPICS: Final = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE})
 
 
 class Node:
@@ -157,6 +156,16 @@ class Node:
             controller=self.controller,
             groups=self.groups,
         )
+        self.sharing = ShareAccess(
+            self.metadata,
+            self.settings,
+            self.replicas,
+            self.peers,
+            self.timers,
+            creation=self.creation,
+            purgatory=self.purgatory,
+        )
+        self.groups.sharing = self.sharing
         self.connections = OpenConnections()
         self.quotas = ClientQuotas(self.settings, self.timers, self.outbox, self.connections)
         self.quotas.start(image)
@@ -186,6 +195,7 @@ class Node:
             background=self.background,
             groups=self.groups,
             transactions=self.transactions,
+            sharing=self.sharing,
             quotas=self.quotas,
             authority=self.authority,
         )
@@ -456,6 +466,7 @@ class Node:
         self.purgatory.check()
         self.groups.check()
         self.transactions.check()
+        self.sharing.check()
 
     def check_all(self) -> None:
         """Raise `InvariantViolated` unless everything agrees that `check` is about, and logs and

@@ -27,6 +27,7 @@ from strandline.node.peers import Peers
 from strandline.node.purgatory import Purgatory
 from strandline.node.replicas import Replicas
 from strandline.node.settings import Settings
+from strandline.node.sharing.access import ShareAccess
 from strandline.node.status.document import Certificate, Handles
 from strandline.node.telemetry import Telemetry
 from strandline.node.timers import Timers
@@ -61,6 +62,7 @@ class NodeParts:
     background: Background
     groups: GroupAccess
     transactions: TransactionAccess
+    sharing: ShareAccess
     quotas: ClientQuotas
     authority: Authority | None = None
     """Who may do what; None without an authorizer."""

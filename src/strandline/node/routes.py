@@ -94,7 +94,18 @@ class Routes:
             ApiKey.DESCRIBE_PRODUCERS: self._partition_producers,
             ApiKey.CONSUMER_GROUP_HEARTBEAT: self._group_heartbeats,
             ApiKey.CONSUMER_GROUP_DESCRIBE: self._group_heartbeats,
-            ApiKey.SHARE_GROUP_HEARTBEAT: self._group_heartbeats,
+            ApiKey.SHARE_GROUP_HEARTBEAT: self._share_groups,
+            ApiKey.SHARE_GROUP_DESCRIBE: self._share_groups,
+            ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: self._share_groups,
+            ApiKey.ALTER_SHARE_GROUP_OFFSETS: self._share_groups,
+            ApiKey.DELETE_SHARE_GROUP_OFFSETS: self._share_groups,
+            ApiKey.SHARE_FETCH: self._share_fetches,
+            ApiKey.SHARE_ACKNOWLEDGE: self._share_fetches,
+            ApiKey.INITIALIZE_SHARE_GROUP_STATE: self._share_states,
+            ApiKey.READ_SHARE_GROUP_STATE: self._share_states,
+            ApiKey.WRITE_SHARE_GROUP_STATE: self._share_states,
+            ApiKey.DELETE_SHARE_GROUP_STATE: self._share_states,
+            ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: self._share_states,
             ApiKey.INSPECT: self._inspect,
         }
 
@@ -363,10 +374,7 @@ class Routes:
         return {ApiKey.INSPECT: InspectHandler(self._node).handle}
 
     def _group_heartbeats(self) -> Mapping[int, Handler]:
-        from strandline.node.handlers.group_heartbeats import (
-            ConsumerGroupsHandler,
-            refuse_share_group,
-        )
+        from strandline.node.handlers.group_heartbeats import ConsumerGroupsHandler
 
         node = self._node
         consumers = ConsumerGroupsHandler(
@@ -375,7 +383,40 @@ class Routes:
         return {
             ApiKey.CONSUMER_GROUP_HEARTBEAT: consumers.heartbeat,
             ApiKey.CONSUMER_GROUP_DESCRIBE: consumers.describe,
-            ApiKey.SHARE_GROUP_HEARTBEAT: refuse_share_group,
+        }
+
+    def _share_groups(self) -> Mapping[int, Handler]:
+        from strandline.node.handlers.share_groups import ShareGroupsHandler
+
+        node = self._node
+        handler = ShareGroupsHandler(node.groups.host, node.metadata, node.sharing, node.authority)
+        return {
+            ApiKey.SHARE_GROUP_HEARTBEAT: handler.heartbeat,
+            ApiKey.SHARE_GROUP_DESCRIBE: handler.describe,
+            ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: handler.describe_offsets,
+            ApiKey.ALTER_SHARE_GROUP_OFFSETS: handler.alter_offsets,
+            ApiKey.DELETE_SHARE_GROUP_OFFSETS: handler.delete_offsets,
+        }
+
+    def _share_fetches(self) -> Mapping[int, Handler]:
+        from strandline.node.handlers.share_fetch import ShareFetchHandler
+
+        node = self._node
+        handler = ShareFetchHandler(
+            node.sharing, node.replicas, node.metadata, node.purgatory, node.quotas, node.authority
+        )
+        return {ApiKey.SHARE_FETCH: handler.fetch, ApiKey.SHARE_ACKNOWLEDGE: handler.acknowledge}
+
+    def _share_states(self) -> Mapping[int, Handler]:
+        from strandline.node.handlers.share_state import ShareStateHandler
+
+        handle = ShareStateHandler(lambda: self._node.sharing.host).handle
+        return {
+            ApiKey.INITIALIZE_SHARE_GROUP_STATE: handle,
+            ApiKey.READ_SHARE_GROUP_STATE: handle,
+            ApiKey.WRITE_SHARE_GROUP_STATE: handle,
+            ApiKey.DELETE_SHARE_GROUP_STATE: handle,
+            ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: handle,
         }
 
     def _groups(self) -> Mapping[int, Handler]:
@@ -391,7 +432,7 @@ class Routes:
         offsets = OffsetsHandler(groups, node.metadata)
         admin = GroupAdminHandler(groups)
         coordinators = FindCoordinatorHandler(
-            node.metadata, node.creation, node.groups, node.transactions
+            node.metadata, node.creation, node.groups, node.transactions, node.sharing
         )
         return {
             ApiKey.FIND_COORDINATOR: coordinators.handle,

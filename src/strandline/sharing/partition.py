@@ -314,10 +314,6 @@ class SharePartition:
 
     # -- Writes ------------------------------------------------------------------------------
 
-    def want_write(self) -> None:
-        """Have the start stored, although nothing has happened."""
-        self._is_wanted = True
-
     @property
     def is_writing(self) -> bool:
         """Whether a write is under way."""

@@ -15,8 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from strandline.cluster.topic_names import CONSUMER_OFFSETS
-from strandline.node.node import INTERNAL_TOPICS
+from strandline.cluster.topic_names import CONSUMER_OFFSETS, INTERNAL_TOPICS
 from strandline.sim import settled
 from strandline.sim.checkers.checkers import Checkers
 from strandline.sim.checkers.violations import Violation

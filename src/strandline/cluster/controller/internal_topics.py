@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from strandline.cluster.controller.create_topics import TopicSpec
-from strandline.cluster.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
+from strandline.cluster.topic_names import (
+    CONSUMER_OFFSETS,
+    SHARE_GROUP_STATE,
+    TRANSACTION_STATE,
+)
 from strandline.config.broker import BrokerConfig
 
 
@@ -11,8 +15,8 @@ def internal_topic_spec(name: str, broker: BrokerConfig, *, broker_count: int) -
     """What to create when the internal topic is first needed, or None for any other topic.
 
     A small cluster gets as many replicas as it has brokers, unless the setting
-    `offsets.topic.replication.factor`, or `transaction.state.log.replication.factor`, was made:
-    then that many are insisted on.
+    `offsets.topic.replication.factor`, `transaction.state.log.replication.factor` or
+    `share.coordinator.state.topic.replication.factor` was made: then that many are insisted on.
     """
     if name == TRANSACTION_STATE:
         return TopicSpec(
@@ -25,6 +29,20 @@ def internal_topic_spec(name: str, broker: BrokerConfig, *, broker_count: int) -
                 "min.insync.replicas": str(broker.transaction_topic_min_in_sync(broker_count)),
                 "segment.bytes": str(broker.transaction_state_log_segment_bytes),
                 "unclean.leader.election.enable": "false",
+            },
+        )
+    if name == SHARE_GROUP_STATE:
+        return TopicSpec(
+            name,
+            partition_count=broker.share_coordinator_state_topic_num_partitions,
+            replication_factor=broker.share_topic_replicas(broker_count),
+            configs={
+                # The coordinator itself deletes what newer snapshots stand for.
+                "cleanup.policy": "delete",
+                "compression.type": "producer",
+                "min.insync.replicas": str(broker.share_topic_min_in_sync(broker_count)),
+                "retention.ms": "-1",
+                "segment.bytes": str(broker.share_coordinator_state_topic_segment_bytes),
             },
         )
     if name != CONSUMER_OFFSETS:

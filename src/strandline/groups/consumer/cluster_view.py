@@ -31,6 +31,12 @@ class GroupTimes:
     """`consumer.heartbeat.interval.ms`, as members are told."""
     assignment_interval_ms: int = 1_000
     """`consumer.assignment.interval.ms`: the least time between two target assignments."""
+    share_session_timeout_ms: int = 45_000
+    """`share.session.timeout.ms`."""
+    share_heartbeat_interval_ms: int = 5_000
+    """`share.heartbeat.interval.ms`."""
+    share_assignment_interval_ms: int = 1_000
+    """`share.assignment.interval.ms`."""
 
 
 class ClusterView(Protocol):

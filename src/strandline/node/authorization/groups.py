@@ -380,6 +380,4 @@ RULES: Final[Mapping[ApiKey, Rule]] = {
             Need(Operation.DESCRIBE, _TOPIC, _DENIED, "of all topics of the group's members"),
         ),
     ),
-    # Share groups are refused before anything else, as where they are switched off.
-    ApiKey.SHARE_GROUP_HEARTBEAT: Rule(None),
 }

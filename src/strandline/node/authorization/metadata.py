@@ -39,6 +39,7 @@ _TOPIC: Final = ResourceType.TOPIC
 _DENIED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 _NOTHING: Final = 0
 _MANY_KEYS_SINCE: Final = 4
+_SHARE_KEY: Final = 2
 _COORDINATED: Final = {
     0: (ResourceType.GROUP, ErrorCode.GROUP_AUTHORIZATION_FAILED),
     1: (ResourceType.TRANSACTIONAL_ID, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
@@ -162,6 +163,14 @@ def _describe_topic_partitions(
 
 def _find_coordinator(access: Access, request: Request[FindCoordinatorRequest]) -> bool:
     body = request.body
+    if body.key_type == _SHARE_KEY and not access.may_cluster(Operation.CLUSTER_ACTION):
+        code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        refused = [
+            Coordinator(key=key, node_id=-1, port=-1, error_code=code, error_message=MESSAGES[code])
+            for key in body.coordinator_keys
+        ]
+        request.reply(FindCoordinatorResponse(coordinators=refused))
+        return False
     found = _COORDINATED.get(body.key_type)
     if found is None:
         return True
@@ -239,6 +248,12 @@ RULES: Final[Mapping[ApiKey, Rule]] = {
                 ResourceType.TRANSACTIONAL_ID,
                 ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
                 "of the coordinator of a transactional id",
+            ),
+            Need(
+                Operation.CLUSTER_ACTION,
+                ResourceType.CLUSTER,
+                ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+                "of the coordinator of a share partition",
             ),
         ),
     ),

@@ -5,12 +5,17 @@ from __future__ import annotations
 from typing import Final
 
 from strandline.cluster.controller import Refusal
-from strandline.cluster.features import knows_transactions
-from strandline.cluster.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
+from strandline.cluster.features import SHARE_VERSION, knows_transactions, level_of
+from strandline.cluster.topic_names import (
+    CONSUMER_OFFSETS,
+    SHARE_GROUP_STATE,
+    TRANSACTION_STATE,
+)
 from strandline.errors import ErrorCode
 from strandline.node.group_access import GroupAccess
 from strandline.node.metadata import Metadata
 from strandline.node.request import Request
+from strandline.node.sharing.access import ShareAccess
 from strandline.node.topic_creation import TopicCreation
 from strandline.node.transaction_access import TransactionAccess
 from strandline.protocol.messages.find_coordinator import (
@@ -22,9 +27,18 @@ from strandline.types import Instant
 
 _GROUP_KEY: Final = 0
 _TRANSACTION_KEY: Final = 1
+_SHARE_KEY: Final = 2
 _MANY_KEYS_SINCE: Final = 4
-_TOPICS: Final = {_GROUP_KEY: CONSUMER_OFFSETS, _TRANSACTION_KEY: TRANSACTION_STATE}
-_HELD: Final = {_GROUP_KEY: "group", _TRANSACTION_KEY: "transaction"}
+_TOPICS: Final = {
+    _GROUP_KEY: CONSUMER_OFFSETS,
+    _TRANSACTION_KEY: TRANSACTION_STATE,
+    _SHARE_KEY: SHARE_GROUP_STATE,
+}
+_HELD: Final = {
+    _GROUP_KEY: "group",
+    _TRANSACTION_KEY: "transaction",
+    _SHARE_KEY: "share partition",
+}
 
 
 class FindCoordinatorHandler:
@@ -36,11 +50,13 @@ class FindCoordinatorHandler:
         creation: TopicCreation,
         groups: GroupAccess,
         transactions: TransactionAccess,
+        sharing: ShareAccess,
     ) -> None:
         self._metadata = metadata
         self._creation = creation
         self._groups = groups
         self._transactions = transactions
+        self._sharing = sharing
 
     def handle(self, request: Request[FindCoordinatorRequest], now: Instant) -> None:
         """Tell which broker coordinates each group, or each transactional id."""
@@ -87,6 +103,8 @@ class FindCoordinatorHandler:
     def _partition_for(self, key_type: int, key: str) -> int:
         if key_type == _GROUP_KEY:
             return self._groups.host.partition_for(key)
+        if key_type == _SHARE_KEY:
+            return self._sharing.host.coordinator.partition_for_name(key)
         return self._transactions.host.partition_for(key)
 
     def _find(self, key_type: int, key: str, listener: str, refusal: Refusal | None) -> Coordinator:
@@ -96,6 +114,10 @@ class FindCoordinatorHandler:
             answer.error_message = f"There is no coordinator for keys of type {key_type}."
             return answer
         image = self._metadata.image
+        if key_type == _SHARE_KEY and not (level_of(image, SHARE_VERSION) and key.count(":") > 1):
+            answer.error_code = ErrorCode.INVALID_REQUEST
+            answer.error_message = "A share partition is GROUP:TOPIC_ID:PARTITION."
+            return answer
         if key_type == _TRANSACTION_KEY and not knows_transactions(image):
             answer.error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE
             answer.error_message = (

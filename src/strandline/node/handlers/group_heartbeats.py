@@ -1,8 +1,8 @@
-"""The heartbeats of group protocols other than the classic one (KIP-848, KIP-932).
+"""The heartbeats and descriptions of groups of the consumer protocol (KIP-848).
 
-Share groups are not served: each member is told so at once. Kafka 4 with the protocol switched off
-shows these requests in ApiVersions all the same and answers UNSUPPORTED_VERSION. Clients take that
-for final; of a broker that does not show them, some believe for minutes that it is only starting.
+Kafka 4 with the protocol switched off shows these requests in ApiVersions all the same and answers
+UNSUPPORTED_VERSION. Clients take that for final; of a broker that does not show them, some believe
+for minutes that it is only starting.
 """
 
 from __future__ import annotations
@@ -28,10 +28,6 @@ from strandline.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
-from strandline.protocol.messages.share_group_heartbeat import (
-    ShareGroupHeartbeatRequest,
-    ShareGroupHeartbeatResponse,
-)
 from strandline.types import Instant
 
 if TYPE_CHECKING:
@@ -41,7 +37,6 @@ NO_CONSUMER_PROTOCOL: Final = (
     "The consumer protocol is not served: group.coordinator.rebalance.protocols is without "
     "consumer, or the cluster's group.version is 0. Set group.protocol=classic."
 )
-NO_SHARE_GROUPS: Final = "Share groups are not served by this version of Strandline."
 
 
 class ConsumerGroupsHandler:
@@ -96,16 +91,6 @@ class ConsumerGroupsHandler:
         """Whether it is switched on, and every broker of the cluster knows it."""
         is_on = "consumer" in self._settings.broker.group_coordinator_rebalance_protocols
         return is_on and level_of(self._metadata.image, GROUP_VERSION) > 0
-
-
-def refuse_share_group(request: Request[ShareGroupHeartbeatRequest], now: Instant) -> None:
-    """Refuse the member of a share group."""
-    del now
-    request.reply(
-        ShareGroupHeartbeatResponse(
-            error_code=ErrorCode.UNSUPPORTED_VERSION, error_message=NO_SHARE_GROUPS
-        )
-    )
 
 
 def _with_operations(response: ConsumerGroupDescribeResponse) -> ConsumerGroupDescribeResponse:

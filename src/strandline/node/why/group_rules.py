@@ -192,8 +192,8 @@ def empty(scene: Scene) -> Iterator[Finding]:
 
 
 NOT_SERVED: Final = (
-    "Share groups (KIP-932) are not served, nor are offsets of tiered storage; the consumer "
-    "protocol of KIP-848 can be switched off."
+    "Offsets of tiered storage are not served, nor are streams groups; the consumer protocol of "
+    "KIP-848 can be switched off, and share groups (KIP-932) by the feature share.version."
 )
 MEMBER_GONE: Final = Rule(
     "member-gone",
@@ -304,8 +304,8 @@ RULES: Final = (
         Scope.GROUP,
         (ErrorCode.UNSUPPORTED_VERSION,),
         NOT_SERVED,
-        "Set group.protocol=classic, the default, for consumers, or switch the consumer protocol "
-        "on.",
+        "Set group.protocol=classic, the default, for consumers, or switch the consumer protocol, "
+        "or share groups, on.",
         ("group.coordinator.rebalance.protocols",),
         partial(refused, codes=(ErrorCode.UNSUPPORTED_VERSION,), cause=NOT_SERVED),
     ),

@@ -1,0 +1,64 @@
+"""One share group as the coordinator decides about it; see `groups.consumer.group`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Set
+
+from strandline.errors import ErrorCode, ProtocolError
+from strandline.groups.share.image import ShareImage, ShareMember
+from strandline.groups.share.records import ShareRecord
+from strandline.types import TopicId
+
+
+class ShareGroup:
+    """A share group."""
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        self.durable = ShareImage()
+        """What a new coordinator would find; what readers are shown."""
+        self.image = ShareImage()
+        """With everything that has been appended; changed by `apply` only."""
+        self.last_append: int | None = None
+        """The newest append that holds a record of the group."""
+        self.is_refreshed = False
+        """Whether the topics are as they were when they were looked at last."""
+        self.asked: set[tuple[TopicId, int]] = set()
+        """Partitions of which a share coordinator is being asked to keep a state."""
+
+    def apply(self, record: ShareRecord) -> None:
+        """A record has been appended, or was read from the log."""
+        self.image.apply(record)
+
+    def become_durable(self) -> None:
+        """What was read from the log is what a new coordinator would find."""
+        self.durable = self.image.copy()
+
+    def start_over(self, pending: Iterable[ShareRecord]) -> None:
+        """An append was refused: decide from what is durable, and what is still to be."""
+        self.image = self.durable.copy()
+        self.is_refreshed = False
+        for record in pending:
+            self.apply(record)
+
+    def member(self, member_id: str) -> ShareMember:
+        """A member. Raises `ProtocolError`."""
+        member = self.image.members.get(member_id)
+        if member is None:
+            raise ProtocolError(
+                ErrorCode.UNKNOWN_MEMBER_ID,
+                f"Member {member_id} is not a member of group {self.group_id}.",
+            )
+        return member
+
+    def subscribed_topics(self) -> set[str]:
+        """Everything that members subscribe to, whether it is there or not."""
+        return {name for member in self.image.members.values() for name in member.topic_names}
+
+    def reads_any(self, topics: Set[str]) -> bool:
+        """Whether a member subscribes to one of these topics, or the group has a state of one."""
+        kept = self.image.partitions
+        return not topics.isdisjoint(self.subscribed_topics()) or any(
+            each.name in topics
+            for each in (*kept.initialized.values(), *kept.initializing.values())
+        )

@@ -1,0 +1,173 @@
+"""Permissions of share groups (KIP-932). Those of single topics of a fetch, an acknowledgement, or
+of offsets are asked by their handlers, which find the topics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from strandline.authorization.acls import Operation, ResourceType
+from strandline.errors import ErrorCode, ProtocolError
+from strandline.node.authorization.authority import Access
+from strandline.node.authorization.rule import MESSAGES, Need, Rule, split
+from strandline.node.request import Request
+from strandline.protocol.apis import KNOWN, ApiKey
+from strandline.protocol.messages import share_group_describe, share_group_heartbeat
+from strandline.protocol.messages.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsResponse,
+    DescribeShareGroupOffsetsResponseGroup,
+)
+from strandline.sharing.answer import Answer
+
+_TOPIC, _GROUP = ResourceType.TOPIC, ResourceType.GROUP
+_DENIED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+_GROUP_DENIED: Final = ErrorCode.GROUP_AUTHORIZATION_FAILED
+_CLUSTER_DENIED: Final = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+_HIDDEN_TOPICS: Final = (
+    "The group has described topic(s) that the client is not authorized to describe."
+)
+
+
+def _needs_group(access: Access, request: Request[Any], operation: Operation) -> bool:
+    """Of requests about one group whose answer has an error of its own."""
+    if access.may(operation, _GROUP, request.body.group_id or ""):
+        return True
+    response = KNOWN[request.api_key].response_class
+    request.reply(response(error_code=_GROUP_DENIED, error_message=MESSAGES[_GROUP_DENIED]))
+    return False
+
+
+def _reads_group(access: Access, request: Request[Any]) -> bool:
+    return _needs_group(access, request, Operation.READ)
+
+
+def _deletes_of_group(access: Access, request: Request[Any]) -> bool:
+    return _needs_group(access, request, Operation.DELETE)
+
+
+def _heartbeat(
+    access: Access, request: Request[share_group_heartbeat.ShareGroupHeartbeatRequest]
+) -> bool:
+    if not _reads_group(access, request):
+        return False
+    names = dict.fromkeys(request.body.subscribed_topic_names or ())
+    _, denied = split(names, access.topics(Operation.DESCRIBE))
+    if not denied:
+        return True
+    request.reply(
+        share_group_heartbeat.ShareGroupHeartbeatResponse(
+            error_code=_DENIED, error_message=MESSAGES[_DENIED]
+        )
+    )
+    return False
+
+
+def _describe(
+    access: Access, request: Request[share_group_describe.ShareGroupDescribeRequest]
+) -> bool:
+    body = request.body
+    body.group_ids, denied = split(
+        body.group_ids, lambda group: access.may(Operation.DESCRIBE, _GROUP, group)
+    )
+    refused = [
+        share_group_describe.DescribedGroup(
+            group_id=group, error_code=_GROUP_DENIED, error_message=MESSAGES[_GROUP_DENIED]
+        )
+        for group in denied
+    ]
+
+    def amend(response: share_group_describe.ShareGroupDescribeResponse) -> None:
+        may_see = access.topics(Operation.DESCRIBE, is_noted=False)
+        for group in response.groups:
+            if body.include_authorized_operations and group.error_code == ErrorCode.NONE:
+                group.authorized_operations = access.operations(_GROUP, group.group_id)
+        response.groups = [
+            group
+            if all(may_see(name) for name in _topics_of(group))
+            else share_group_describe.DescribedGroup(
+                group_id=group.group_id, error_code=_DENIED, error_message=_HIDDEN_TOPICS
+            )
+            for group in response.groups
+        ] + refused
+
+    request.amend = amend
+    return True
+
+
+def _topics_of(group: share_group_describe.DescribedGroup) -> set[str]:
+    return {
+        topic.topic_name for member in group.members for topic in member.assignment.topic_partitions
+    } | {name for member in group.members for name in member.subscribed_topic_names}
+
+
+def _describe_offsets(access: Access, request: Request[DescribeShareGroupOffsetsRequest]) -> bool:
+    body = request.body
+    body.groups, denied = split(
+        body.groups, lambda group: access.may(Operation.DESCRIBE, _GROUP, group.group_id)
+    )
+
+    def amend(response: DescribeShareGroupOffsetsResponse) -> None:
+        response.groups += [
+            DescribeShareGroupOffsetsResponseGroup(
+                group_id=group.group_id,
+                error_code=_GROUP_DENIED,
+                error_message=MESSAGES[_GROUP_DENIED],
+            )
+            for group in denied
+        ]
+
+    request.amend = amend
+    return True
+
+
+def _state(access: Access, request: Request[Any]) -> bool:
+    if access.may_cluster(Operation.CLUSTER_ACTION):
+        return True
+    for _, _, part in Answer(request.body, request.reply).parts():
+        part(error=ProtocolError(_CLUSTER_DENIED, MESSAGES[_CLUSTER_DENIED]))
+    return False
+
+
+_READS: Final = Need(Operation.READ, _GROUP, _GROUP_DENIED)
+_READS_TOPICS: Final = Need(Operation.READ, _TOPIC, _DENIED)
+_OF_BROKERS: Final = Rule(
+    _state, (Need(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, _CLUSTER_DENIED),)
+)
+
+RULES: Final[Mapping[ApiKey, Rule]] = {
+    ApiKey.SHARE_GROUP_HEARTBEAT: Rule(
+        _heartbeat,
+        (_READS, Need(Operation.DESCRIBE, _TOPIC, _DENIED, "of all topics subscribed to")),
+    ),
+    ApiKey.SHARE_GROUP_DESCRIBE: Rule(
+        _describe,
+        (
+            Need(Operation.DESCRIBE, _GROUP, _GROUP_DENIED),
+            Need(Operation.DESCRIBE, _TOPIC, _DENIED, "of all topics of the group's members"),
+        ),
+    ),
+    ApiKey.SHARE_FETCH: Rule(_reads_group, (_READS, _READS_TOPICS)),
+    ApiKey.SHARE_ACKNOWLEDGE: Rule(_reads_group, (_READS, _READS_TOPICS)),
+    ApiKey.INITIALIZE_SHARE_GROUP_STATE: _OF_BROKERS,
+    ApiKey.READ_SHARE_GROUP_STATE: _OF_BROKERS,
+    ApiKey.WRITE_SHARE_GROUP_STATE: _OF_BROKERS,
+    ApiKey.DELETE_SHARE_GROUP_STATE: _OF_BROKERS,
+    ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: _OF_BROKERS,
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: Rule(
+        _describe_offsets,
+        (
+            Need(Operation.DESCRIBE, _GROUP, _GROUP_DENIED),
+            Need(
+                Operation.DESCRIBE,
+                _TOPIC,
+                _DENIED,
+                "of a topic that is asked for; of all topics the others are left out",
+            ),
+        ),
+    ),
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS: Rule(_reads_group, (_READS, _READS_TOPICS)),
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS: Rule(
+        _deletes_of_group, (Need(Operation.DELETE, _GROUP, _GROUP_DENIED), _READS_TOPICS)
+    ),
+}

@@ -1,0 +1,173 @@
+"""The node's side of the share coordinator: loads it, carries out effects, keeps its time.
+
+As `transaction_host` for transactions. A partition of `__share_group_state` is served once all that
+was found in its log is committed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Iterable
+from typing import Final
+
+from strandline.cluster.topic_names import SHARE_GROUP_STATE
+from strandline.config.broker import BrokerConfig
+from strandline.errors import ErrorCode, ProtocolError, StorageError
+from strandline.node.coordinator_loading import Load, Loading, ReadRecords
+from strandline.node.coordinator_timer import CoordinatorTimer
+from strandline.node.coordinator_topic import CoordinatorTopic
+from strandline.node.replica import Replica
+from strandline.node.replicas import Replicas
+from strandline.node.timers import Timers
+from strandline.protocol.coordinator_log import CoordinatorRecord
+from strandline.records.builder import build_batch
+from strandline.records.record import Record
+from strandline.sharing.coordinator import ShareCoordinator
+from strandline.sharing.effects import (
+    AppendRecords,
+    Done,
+    Effect,
+    Prune,
+    Reply,
+    ShareCoordinatorSettings,
+)
+from strandline.types import NO_OFFSET, Instant, LeaderEpoch, Offset, TopicId, TopicPartition
+
+log = logging.getLogger(__name__)
+
+_LOOK_AGAIN_MS: Final = 60_000
+
+
+class ShareCoordinatorHost:
+    """Everything around one `ShareCoordinator`."""
+
+    def __init__(
+        self, coordinator: ShareCoordinator, replicas: Replicas, timers: Timers, read_bytes: int
+    ) -> None:
+        """Of a log `read_bytes` are read at once."""
+        self.coordinator = coordinator
+        self._topic = CoordinatorTopic(SHARE_GROUP_STATE, replicas, self._ended)
+        self._replicas = replicas
+        self._timer = CoordinatorTimer(
+            "share partitions", timers, coordinator.next_deadline, self._tick
+        )
+        self._loading = Loading(
+            "share partitions",
+            timers,
+            read_bytes,
+            replay=self._replay,
+            finish=self._await_commit,
+            restart=self._restart,
+        )
+
+    def ask(self, body: object, done: Done, now: Instant) -> None:
+        """Hand a request to the coordinator, whose response `done` gets."""
+        self._carry_out(self.coordinator.handle(body, done, now), now)
+
+    @property
+    def loading(self) -> list[int]:
+        """Partitions of `__share_group_state` that are led here and not served yet."""
+        return self._loading.partitions
+
+    def topics_deleted(self, topic_ids: Iterable[TopicId], now: Instant) -> None:
+        """Topics are gone, and with them their share partitions."""
+        self._carry_out(self.coordinator.topics_deleted(topic_ids, now), now)
+
+    # -- Partitions --------------------------------------------------------------------------
+
+    def became_leader(self, replica: Replica, now: Instant) -> None:
+        """Load a partition of `__share_group_state` that is led here now."""
+        partition, epoch = replica.topic_partition.partition, replica.leader_epoch
+        effects = self.coordinator.start_loading(partition, epoch, now)
+        load = self._loading.begin(replica)
+        self._carry_out(effects, now)
+        self._loading.go_on(load, now)
+
+    def lost_leadership(self, replica: Replica, now: Instant) -> None:
+        """Another broker keeps the states of this partition, or none does."""
+        partition = replica.topic_partition.partition
+        self._loading.done(partition)
+        self._carry_out(self.coordinator.unload_partition(partition, now), now)
+
+    def _restart(self, replica: Replica, now: Instant) -> None:
+        self.lost_leadership(replica, now)
+        self.became_leader(replica, now)
+
+    def _replay(self, load: Load, records: ReadRecords) -> None:
+        plain = [record for record in records if isinstance(record, CoordinatorRecord)]
+        skipped = self.coordinator.replay(load.partition, load.leader_epoch, plain)
+        if skipped:
+            at = load.replica.topic_partition
+            log.warning("%s holds %d records of kinds that are not served", at, skipped)
+
+    def _await_commit(self, load: Load, now: Instant) -> None:
+        """Serve what was read once it cannot be lost any more."""
+
+        def decided(code: ErrorCode, at: Instant) -> None:
+            if not self._loading.is_current(load):
+                return
+            if code is ErrorCode.REQUEST_TIMED_OUT:
+                self._await_commit(load, at)
+            elif code is not ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                self._loading.done(load.partition)
+                loaded = self.coordinator.finish_loading(load.partition, load.leader_epoch, at)
+                self._carry_out(loaded, at)
+
+        code = load.replica.commit_outcome(load.end_offset)
+        if code is not None:
+            decided(code, now)
+        else:
+            deadline_ms = now.monotonic_ms + _LOOK_AGAIN_MS
+            load.replica.await_commit(load.end_offset, decided, deadline_ms=deadline_ms)
+
+    # -- Effects -----------------------------------------------------------------------------
+
+    def _carry_out(self, effects: Iterable[Effect], now: Instant) -> None:
+        queue = deque(effects)
+        while queue:
+            match queue.popleft():
+                case AppendRecords() as effect:
+                    for outcome in self._append(effect, now):
+                        queue += self.coordinator.appended(effect.append_id, outcome, now)
+                case Reply(done, response):
+                    done(response, now)
+                case Prune(partition, leader_epoch, before):
+                    self._prune(partition, leader_epoch, before)
+        self._timer.set()
+
+    def _append(self, effect: AppendRecords, now: Instant) -> Iterable[ErrorCode | None]:
+        batch = build_batch(
+            Record(NO_OFFSET, now.wall_ms, record.key, record.value) for record in effect.records
+        )
+        replica = self._replicas.find(TopicPartition(SHARE_GROUP_STATE, effect.partition))
+        if replica is not None:
+            self.coordinator.placed(effect.append_id, replica.log.log_end_offset)
+        return self._topic.append(
+            effect.partition, effect.leader_epoch, effect.append_id, batch, now
+        )
+
+    def _prune(self, partition: int, leader_epoch: LeaderEpoch, before: int) -> None:
+        """Delete what newer snapshots stand for, as DeleteRecords would."""
+        try:
+            replica = self._replicas.leader(SHARE_GROUP_STATE, partition)
+            if replica.leader_epoch == leader_epoch and before <= replica.log.high_watermark:
+                replica.log.retention.delete_records_to(Offset(before))
+                replica.changed()
+        except (ProtocolError, StorageError) as error:
+            log.warning("%s-%d could not be pruned: %s", SHARE_GROUP_STATE, partition, error)
+
+    def _ended(self, append_id: int, error: ErrorCode | None, now: Instant) -> None:
+        self._carry_out(self.coordinator.appended(append_id, error, now), now)
+
+    def _tick(self, now: Instant) -> None:
+        self._carry_out(self.coordinator.tick(now), now)
+
+
+def share_coordinator_settings(broker: BrokerConfig) -> ShareCoordinatorSettings:
+    """The coordinator's settings as the broker's configuration has them."""
+    return ShareCoordinatorSettings(
+        updates_per_snapshot=broker.share_coordinator_snapshot_update_records_per_snapshot,
+        write_timeout_ms=broker.share_coordinator_write_timeout_ms,
+        prune_interval_ms=broker.share_coordinator_state_topic_prune_interval_ms,
+    )
