@@ -13,6 +13,8 @@ from strandline.protocol.messages import read_share_group_state as read
 from strandline.protocol.messages import write_share_group_state as write
 from strandline.sharing.coordinator import ShareCoordinator
 from strandline.sharing.effects import AppendRecords, Effect, Reply, ShareCoordinatorSettings
+from strandline.sharing.partition import SharePartition
+from strandline.sharing.values import AckBatch, AckType, Limits, LogBatch
 from strandline.types import Instant, LeaderEpoch, TopicId
 
 TOPIC = TopicId(int=7)
@@ -120,6 +122,37 @@ def test_a_state_of_before_a_new_initialisation_is_refused() -> None:
     assert stage.write(1, (0, 0, 2, 1)).error_code == ErrorCode.FENCED_STATE_EPOCH
     assert stage.initialize(1, 0).error_code == ErrorCode.FENCED_STATE_EPOCH
     assert stage.read(1).start_offset == 50
+
+
+def test_an_initialisation_that_is_asked_for_again_changes_nothing() -> None:
+    """A group coordinator that did not hear the answer asks anew, and so does the next one, while
+    members may acknowledge records already."""
+    stage = Stage()
+    stage.initialize(1, 10)
+    stage.read(1)
+    stage.write(1, (10, 12, 2, 1))
+    assert stage.initialize(1, 10).error_code == ErrorCode.NONE
+    assert batches(stage.read(1)) == [(10, 12, 2, 1)]
+
+
+def test_an_acknowledgement_counts_although_its_leader_died_before_it_heard_so() -> None:
+    """Its records do not come again; so the member that was not told must not wait for them."""
+    stage = Stage()
+    stage.initialize(1, 0)
+    stage.read(1)
+    limits, member = Limits(), "m"
+    had = SharePartition(0)
+    had.acquire(member, [LogBatch(0, 4)], limits, NOW, records_max=5)
+    assert had.acknowledge(member, [AckBatch(0, 4, [AckType.ACCEPT])], limits, NOW) is not None
+    write = had.next_write()
+    assert write is not None
+    assert had.is_writing
+    assert (write.start, write.batches) == (5, ())
+    stage.write(1, (5, 5, 0, 0), start=write.start)
+    found = stage.read(2)
+    then = SharePartition.loaded(found.start_offset, (), log_start=0, log_end=5)
+    assert then.acquire("n", [LogBatch(0, 4)], limits, NOW, records_max=5) == []
+    assert then.first_offset == 5
 
 
 @pytest.mark.parametrize("updates", [0, 1, 3, 500])

@@ -135,6 +135,12 @@ class ShareCoordinator:
                 f"The state epoch is {known.state_epoch}, not {item.state_epoch}.",
             )
         self._check_topic(key)
+        if known is not None and known.state_epoch == item.state_epoch:
+            # Asked again, by a group coordinator that did not hear the answer, or by the one before
+            # it: members may have acknowledged records meanwhile.
+            due_ms = now.monotonic_ms + self._settings.write_timeout_ms
+            shard.when_durable(key, due_ms, partial(_ended, part), now)
+            return
         state = ShareState(
             snapshot_epoch=0 if known is None else known.snapshot_epoch + 1,
             state_epoch=item.state_epoch,

@@ -39,6 +39,7 @@ from strandline.sim.plan import (
     TopicSpec,
     safe_profile,
 )
+from strandline.sim.sharing import with_share_group
 from strandline.sim.streams import Streams
 from strandline.sim.transacting import strikes_at_coordinators, with_transactions
 from strandline.sim.unequal import with_unequal_brokers
@@ -82,6 +83,7 @@ def _with_actions(options: Options, streams: Streams) -> Plan:
     options, clients = with_near_readers(options, clients, streams("near readers"))
     clients = at_a_followers_pace(clients, options)
     options, clients = with_authorizer(options, clients, streams("authorization"))
+    options, clients = with_share_group(options, clients, streams("share groups"))
     actions = draw_actions(options, clients, streams("faults"))
     if actions:
         actions += draw_starving(options, clients, streams("starving"))

@@ -29,6 +29,7 @@ from strandline.sim.history.report import LOSS_KINDS, AnomalyKind
 from strandline.sim.history.transactions import TransactionFinding
 from strandline.sim.plan import Action, Options, Plan, TopicSpec
 from strandline.sim.scenarios.script import format_us
+from strandline.sim.sharing import share_groups
 from strandline.sim.world import World
 from strandline.types import TopicPartition
 
@@ -42,7 +43,7 @@ _GOODBYE_US: Final = 1_000_000
 """Until brokers know that the last clients have gone."""
 _BUILD_US: Final = 60_000_000
 _OFFSETS_SEGMENT: Final = "offsets.topic.segment.bytes"
-_IN_GROUPS: Final = ("group", "transactional", "copier")
+_IN_GROUPS: Final = ("group", "transactional", "copier", "share")
 """Kinds of clients that have something stored for groups."""
 
 Told = Callable[[str, int], None]
@@ -128,6 +129,9 @@ class Course:
             for topic in self.plan.options.topics:
                 self.workload.perform(self._creation(topic.name))
             self._create_offsets_topic()
+            for group in share_groups(self.plan.clients):
+                wishes = {"share.auto.offset.reset": "earliest", "within": format_us(_BUILD_US)}
+                self.workload.perform(Action(0, "alter-group", (group,), wishes))
             is_up = self._within(
                 _BUILD_US,
                 lambda: (
@@ -377,7 +381,7 @@ class Course:
             self._told(phase, now_us)
 
 
-_LOST_WITH_RECORDS: Final = frozenset({"I-25", "I-28", "I-29", "I-38", "I-39", "I-54"})
+_LOST_WITH_RECORDS: Final = frozenset({"I-25", "I-28", "I-29", "I-38", "I-39", "I-54", "I-59"})
 """What clients may find broken when records, and offsets of groups, were lost."""
 
 INVARIANT_OF: Final = {

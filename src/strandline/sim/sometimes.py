@@ -61,8 +61,15 @@ GROUP_STATES: Final = (
     "member loses all",
 )
 """What members of the consumer protocol count."""
-_UNDRAWN: Final = frozenset({"abort-transaction"})
-"""What no seed draws: an operator does it where it is needed."""
+SHARE_STATES: Final = (
+    "share ack NONE",
+    "share record again",
+    "share ack INVALID_RECORD_STATE",
+    "worker vanishes",
+)
+"""What members of share groups count."""
+_UNDRAWN: Final = frozenset({"abort-transaction", "alter-group"})
+"""What no seed draws: an operator does it where it is needed, or it belongs to the beginning."""
 FAULT_STATES: Final = tuple(
     f"fault {verb}" for verb in (*VERBS, *ADMIN_VERBS) if verb not in _UNDRAWN
 )
@@ -73,6 +80,7 @@ STATES: Final = (
     *CLEANING_STATES,
     *TRANSACTION_STATES,
     *GROUP_STATES,
+    *SHARE_STATES,
     *FAULT_STATES,
 )
 """All names that are known beforehand, and so can be missed."""
@@ -144,7 +152,7 @@ class Sometimes(Silent):
         """Everything, by name: first all known names, then what else was counted."""
         world = self._world
         found = {name: self._found[name] for name in STATES}
-        counted = (*TRANSACTION_STATES, *GROUP_STATES)
+        counted = (*TRANSACTION_STATES, *GROUP_STATES, *SHARE_STATES)
         found |= {name: workload.counters[name] for name in counted}
         found |= {f"fault {verb}": count for verb, count in sorted(scene.done.items())}
         sources: dict[str, Mapping[str, int]] = {

@@ -11,6 +11,7 @@ switches, it is patched from outside and put back as it was. One file per family
     recovering    what is on disk, and what is believed after a crash
     compacting    what compaction may take
     grouping      consumer groups and their offsets
+    sharing       share groups
     transacting   transactions, from their beginning to their markers
     authorizing   what is asked before a request is served
     starving      what running out of something does not break
@@ -37,6 +38,7 @@ from tests.sim.mutants.leading import LEADING
 from tests.sim.mutants.mutant import Mutant
 from tests.sim.mutants.recovering import RECOVERING
 from tests.sim.mutants.serving import SERVING
+from tests.sim.mutants.sharing import SHARING
 from tests.sim.mutants.starving import STARVING
 from tests.sim.mutants.transacting import TRANSACTING
 
@@ -53,6 +55,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
         *RECOVERING,
         *COMPACTING,
         *GROUPING,
+        *SHARING,
         *TRANSACTING,
         *STARVING,
         *AUTHORIZING,

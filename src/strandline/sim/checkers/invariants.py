@@ -71,5 +71,6 @@ INVARIANTS: Final[Mapping[str, str]] = {
     "I-56": "A look-up by time finds the first record of that time.",
     "I-57": "What a log holds can be read, is of no transaction, and has the times it says.",
     "I-58": "A client without permissions sees nothing and changes nothing.",
+    "I-59": "A share group gets every record, for one member at a time, until it is done.",
     BUG: "No part of a broker fails in a way that it does not expect.",
 }

@@ -31,6 +31,7 @@ from strandline.sim.clients.admin import (
     verdict,
 )
 
+_GROUP: Final = 32
 _TOPIC: Final = 2
 _BROKER: Final = 4
 _CLUSTER_DEFAULTS: Final = ""
@@ -159,3 +160,11 @@ class AlterDefaults(AlterConfig):
     def resource(self) -> tuple[int, str]:
         """See `AlterConfig`."""
         return _BROKER, _CLUSTER_DEFAULTS
+
+
+class AlterGroup(AlterConfig):
+    """`alter-group g share.auto.offset.reset=earliest`: the same for a group."""
+
+    def resource(self) -> tuple[int, str]:
+        """See `AlterConfig`."""
+        return _GROUP, self.action.word(0)

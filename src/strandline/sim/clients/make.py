@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from strandline.sim.clients.admin import AdminOperation
@@ -17,6 +18,7 @@ from strandline.sim.clients.admin_topics import (
     AddPartitions,
     AlterConfig,
     AlterDefaults,
+    AlterGroup,
     CreateTopic,
     DeleteTopic,
     RecreateTopic,
@@ -32,17 +34,45 @@ from strandline.sim.clients.group_member import GroupMember
 from strandline.sim.clients.group_watch import GroupWatch
 from strandline.sim.clients.intruder import Intruder
 from strandline.sim.clients.producer import Producer
+from strandline.sim.clients.share_member import ShareMember
+from strandline.sim.clients.share_watch import ShareWatch
 from strandline.sim.clients.times import TimesAsker
 from strandline.sim.clients.transactional import Transactional
 from strandline.sim.clients.world import ClientWorld
 from strandline.sim.plan import Action, ClientSpec
 from strandline.sim.scenarios.script import BadScript
 
-Maker: TypeAlias = Callable[[ClientWorld, ClientSpec, ClientOptions, GroupWatch], SimClient]
+
+@dataclass(frozen=True, slots=True)
+class Watches:
+    """What members of the same group have in common."""
+
+    groups: GroupWatch
+    shares: ShareWatch
+
+    @classmethod
+    def of(cls, world: ClientWorld) -> Watches:
+        """New ones."""
+        return cls(GroupWatch(world.schedule), ShareWatch(world))
+
+
+Maker: TypeAlias = Callable[[ClientWorld, ClientSpec, ClientOptions, Watches], SimClient]
 
 
 def _alone(kind: Callable[[ClientWorld, ClientSpec, ClientOptions], SimClient]) -> Maker:
     return lambda world, spec, options, _: kind(world, spec, options)
+
+
+def _in_group(
+    world: ClientWorld, spec: ClientSpec, options: ClientOptions, watches: Watches
+) -> SimClient:
+    return GroupMember(world, spec, options, watches.groups)
+
+
+def _in_share_group(
+    world: ClientWorld, spec: ClientSpec, options: ClientOptions, watches: Watches
+) -> SimClient:
+    return ShareMember(world, spec, options, watches.shares)
 
 
 _KINDS: Final[dict[str, Maker]] = {
@@ -52,7 +82,8 @@ _KINDS: Final[dict[str, Maker]] = {
     "times": _alone(TimesAsker),
     "garbage": _alone(GarbageClient),
     "intruder": _alone(Intruder),
-    "group": GroupMember,
+    "group": _in_group,
+    "share": _in_share_group,
     "transactional": _alone(Transactional),
     "copier": _alone(Copier),
 }
@@ -64,6 +95,7 @@ _OPERATIONS: Final[dict[str, type[AdminOperation]]] = {
     "add-partitions": AddPartitions,
     "alter-config": AlterConfig,
     "alter-defaults": AlterDefaults,
+    "alter-group": AlterGroup,
     "reassign": Reassign,
     "cancel-reassign": CancelReassign,
     "elect": Elect,
@@ -74,13 +106,13 @@ _OPERATIONS: Final[dict[str, type[AdminOperation]]] = {
 ADMIN_VERBS: Final = frozenset(_OPERATIONS)
 
 
-def make_client(world: ClientWorld, spec: ClientSpec, watch: GroupWatch | None = None) -> SimClient:
-    """The client of a line. Members of one group must share a `watch`. Raises `BadScript`."""
+def make_client(world: ClientWorld, spec: ClientSpec, watches: Watches | None = None) -> SimClient:
+    """The client of a line. Members of one group must share `watches`. Raises `BadScript`."""
     maker = _KINDS.get(spec.kind)
     if maker is None:
         raise BadScript(f"'{spec}' is none of {', '.join(_KINDS)}.")
     options = ClientOptions(spec)
-    client = maker(world, spec, options, watch or GroupWatch(world.schedule))
+    client = maker(world, spec, options, watches or Watches.of(world))
     options.check()
     return client
 

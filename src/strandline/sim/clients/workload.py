@@ -15,8 +15,7 @@ from typing import Final
 from strandline.sim.clients.admin import AdminOperation
 from strandline.sim.clients.client import Finding, SimClient, topic_of
 from strandline.sim.clients.copier import Copier, not_copied_once
-from strandline.sim.clients.group_watch import GroupWatch
-from strandline.sim.clients.make import ADMIN_VERBS, make_client, make_operation
+from strandline.sim.clients.make import ADMIN_VERBS, Watches, make_client, make_operation
 from strandline.sim.clients.times import TimesAsker
 from strandline.sim.clients.transactional import Transactional
 from strandline.sim.clients.world import ClientWorld
@@ -53,8 +52,9 @@ class Workload:
         look-ups by time were told. Raises `BadScript`
         for a line that makes no sense."""
         self.world = world
-        self.group_watch = GroupWatch(world.schedule)
-        self.clients = [make_client(world, spec, self.group_watch) for spec in specs]
+        watches = Watches.of(world)
+        self.group_watch, self._share_watch = watches.groups, watches.shares
+        self.clients = [make_client(world, spec, watches) for spec in specs]
         for client in self.clients:
             if isinstance(client, TimesAsker) and on_time is not None:
                 client.on_told = on_time
@@ -148,7 +148,9 @@ class Workload:
     def findings(self) -> list[Finding]:
         """What clients saw and must not be."""
         found = [finding for client in self.all_clients for finding in client.findings]
-        return [*found, *self.group_watch.findings]
+        shared = self._share_watch
+        missing = shared.missing(self.world.history, self.last_readers)
+        return [*found, *self.group_watch.findings, *shared.findings, *missing]
 
     def transaction_findings(
         self, may_be_gone: Callable[[Value, Partition], bool]

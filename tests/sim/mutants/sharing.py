@@ -1,0 +1,81 @@
+"""Rules of share groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from strandline.errors import ErrorCode
+from strandline.node.sharing import leading
+from strandline.node.sharing.leading import LedSharePartition, LedSharePartitions, Told
+from strandline.sharing.partition import SharePartition
+from strandline.sharing.runs import DONE, RecordState, StateBatch, Status
+from strandline.sharing.values import AckBatch
+from strandline.types import Instant
+from tests.sim.mutants.mutant import Mutant, nothing, patch
+
+_true_available = Status.__dict__["is_available"].fget
+
+
+def _unlocked(self: Status) -> bool:
+    is_acquired = self.state is RecordState.ACQUIRED and not self.write
+    return is_acquired or bool(_true_available(self))
+
+
+def _no_batches(batches: Iterable[Any]) -> tuple[StateBatch, ...]:
+    del batches
+    return ()
+
+
+def _behind_what_is_held(self: SharePartition, write_id: int) -> int:
+    for run in self._runs:
+        is_over = run.status.state in DONE or run.status.state is RecordState.ACQUIRED
+        if not is_over or run.status.write not in (0, write_id):
+            return run.first
+    return self._runs.end + 1
+
+
+def _forgotten(
+    self: LedSharePartitions,
+    led: LedSharePartition,
+    member_id: str,
+    batches: Sequence[AckBatch],
+    told: Told,
+    now: Instant,
+) -> None:
+    del self, led, member_id, batches
+    told(ErrorCode.NONE, now)
+
+
+SHARING: Final = (
+    Mutant(
+        "one-member-at-a-time",
+        "A record that a member of a share group has is given to no other one (KIP-932).",
+        ("I-59",),
+        patch(Status, is_available=property(_unlocked)),
+    ),
+    Mutant(
+        "load-share-states",
+        "A new leader knows what members acknowledged at the one before (KIP-932).",
+        ("I-59",),
+        patch(leading, stored_batches=_no_batches),
+    ),
+    Mutant(
+        "start-before-what-is-held",
+        "A share group starts before the first record that is not done (KIP-932).",
+        ("I-59",),
+        patch(SharePartition, _start_after=_behind_what_is_held),
+    ),
+    Mutant(
+        "acknowledgements-count",
+        "What a member accepted is not given to it, or another one, again (KIP-932).",
+        ("I-59",),
+        patch(LedSharePartitions, acknowledge=_forgotten),
+    ),
+    Mutant(
+        "locks-end",
+        "A record that a member forgets is given to another one when its lock is over (KIP-932).",
+        ("I-59",),
+        patch(SharePartition, _let_go=nothing, next_deadline=nothing),
+    ),
+)
