@@ -29,7 +29,8 @@ from strandline.protocol.messages.sync_group import SyncGroupResponse
 from strandline.protocol.schema import encode_versioned
 from strandline.sim.clients.group_member import GroupMember
 from strandline.sim.clients.group_watch import GroupWatch
-from strandline.sim.clients.make import make_client
+from strandline.sim.clients.make import Watches, make_client
+from strandline.sim.clients.share_watch import ShareWatch
 from strandline.sim.plan import ClientSpec
 from strandline.sim.schedule import Schedule
 from strandline.types import TopicPartition
@@ -57,7 +58,7 @@ class Coordinated:
         self.watch = GroupWatch(self.stage.schedule)
         named = {key.replace("_", "-"): value for key, value in options.items()}
         spec = ClientSpec("group", "m", {"group": "g", "topic": "t", **named})
-        member = make_client(self.stage, spec, self.watch)
+        member = make_client(self.stage, spec, Watches(self.watch, ShareWatch(self.stage)))
         assert isinstance(member, GroupMember)
         self.member = member
         member.start()
