@@ -103,7 +103,7 @@ class ShareAccess:
 
     @cached_property
     def log_ends(self) -> LogEnds:
-        """Where logs end, whoever leads them."""
+        """Where logs end, also those that other brokers lead."""
         from strandline.node.sharing.log_ends import LogEnds
 
         return LogEnds(self._metadata, self._replicas, self._peers)
