@@ -1,7 +1,7 @@
-"""Who leads instead: told to clients that asked the wrong broker (KIP-951).
+"""The current leader, in answers to clients that asked the wrong broker (KIP-951).
 
-A client that is told the new leader with its refusal goes there at once, and asks for metadata
-afterwards. This file knows what is told. It must not know requests' messages.
+A client that gets the new leader with its refusal goes there at once, and asks for metadata
+afterwards. This file knows the content of the hint. It must not know requests' messages.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What the leader of a partition does: append, follow its followers, keep the in-sync set.
 
-The rules stand in `replication.leader`; here they meet the log, and those who wait are woken.
-`_appended` and `follower_fetched` are what one record costs on a leader.
+The rules stand in `replication.leader`; here they are applied to the log, and waiting requests are
+completed. `_appended` and `follower_fetched` are what one record costs on a leader.
 """
 
 from __future__ import annotations

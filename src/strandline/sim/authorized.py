@@ -1,4 +1,4 @@
-"""Clusters with an authorizer, and an intruder who comes to be denied.
+"""Seeds whose clusters have an authorizer, with a client whose requests must be denied.
 
 Drawn from a stream of its own, so that other seeds stay what they are.
 """

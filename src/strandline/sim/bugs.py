@@ -1,4 +1,4 @@
-"""Bugs that a node tells of: it logs a traceback, and goes on.
+"""Collects tracebacks in the log: a node that logs one has a bug, although it goes on.
 
 A caller that lets a node work names the machine first (`working`), so that a record that comes
 meanwhile belongs to it; worlds beside each other do not hear each other's.

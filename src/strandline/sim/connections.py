@@ -79,7 +79,7 @@ class Served:
             return None
 
     def opened(self) -> None:
-        """Never told to this side."""
+        """Never called at this end, which accepted the connection."""
 
     def received(self, frame: bytes) -> None:
         """A request came."""

@@ -1,4 +1,4 @@
-"""The disk of one machine: it outlives the processes that use it, and does to them what disks do.
+"""The disk of one machine: it outlives the processes that use it, and has the faults of disks.
 
 This file knows the life of a disk: which process uses it, how that ends, and what is wrong with the
 hardware meanwhile. It must not know logs, nodes, or when a fault happens.

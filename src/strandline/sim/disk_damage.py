@@ -1,4 +1,4 @@
-"""What happens to files behind the back of the broker: bit rot, and hands that should not be there.
+"""Damage to files that the broker does not see happen: bit rot, and files deleted by hand.
 
 This file knows which files a log directory holds by their names, and changes what is durable. It
 must not know what the broker makes of it. Each function says what it did, or gives None when there

@@ -1,4 +1,4 @@
-"""The end of a process that was told to stop: as `broker.running` and `broker.server` do it.
+"""The clean shutdown of a simulated process: as `broker.running` and `broker.server` do it.
 
     leadership is given away ── what is under way ends ── logs are closed ── the session is closed
 

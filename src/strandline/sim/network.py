@@ -1,4 +1,4 @@
-"""The network of a simulated cluster: who is connected with whom, and what is wrong between them.
+"""The network of a simulated cluster: its connections, and the faults between two ends.
 
 All connections, of brokers and of clients, are `Wire`s over `Path`s. This file opens them, knows
 which are there, and holds the faults:
@@ -119,7 +119,7 @@ class Network:
         self._hosts[broker_id] = host
 
     def dial(self, source: End, target: BrokerId, peer: Peer) -> Wire:
-        """Connect; `peer` is told the outcome."""
+        """Connect; `peer` is called with the outcome."""
         wire = Wire(self, source, target, peer, State.DIALLING)
         if not isinstance(source, str):
             wire.frame_bytes_max = self._hosts[source].frame_bytes_max

@@ -1,4 +1,4 @@
-"""What a world tells those who watch it. They look, count and judge; they change nothing."""
+"""The observer of a world: it is called at each event, and must not change anything."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Observer(Protocol):
 
 
 class Silent:
-    """Watches nothing: a base for those who want to hear of some things only."""
+    """Ignores all events: a base for observers of a few kinds."""
 
     def node_acted(self, machine: Machine) -> None:
         """See `Observer`."""

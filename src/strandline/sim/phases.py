@@ -1,4 +1,4 @@
-"""The course of a run: build, work under faults, come right, be judged.
+"""The phases of a run: build the cluster, work under faults, heal, judge.
 
     building ── the cluster starts, the topics are made
     safety   ── clients work while the plan's actions happen; every event is checked

@@ -131,8 +131,8 @@ class StoreClient:
             self._limit_waiting()
 
     def die(self, at_once: bool) -> None:
-        """The process is over: nothing is told any more. `at_once`: it says good-bye if it can, and
-        the session ends; otherwise that ends by its time-out."""
+        """End the client with its process: no callback comes any more. `at_once`: close the session
+        if the store can be reached; otherwise the session ends by its time-out."""
         if self.is_gone:
             return
         can_say = self.is_ready and not (self._is_severed or self._is_silent)

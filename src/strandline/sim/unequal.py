@@ -1,4 +1,4 @@
-"""What the brokers of some seeds do not have in common: their files, and disks from older copies.
+"""Seeds whose brokers differ: in their settings files, or by disks restored from older copies.
 
 A rolling change of `min.insync.replicas` leaves brokers with different files for minutes. Such a
 seed has one number for each broker, topics that go by it, and administrators who change the setting

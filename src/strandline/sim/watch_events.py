@@ -1,4 +1,4 @@
-"""What goes between the simulated metadata store and one client: writes, and notifications.
+"""The messages between the simulated metadata store and one client: writes and notifications.
 
 A notification tells what was changed, as one net effect, and then what came of the writes whose
 changes it covers (see `store_client`).
@@ -69,5 +69,5 @@ class Notification:
 
 
 def unknown() -> OutcomeUnknown:
-    """What is told of a write whose answer was lost."""
+    """The outcome of a write whose answer was lost."""
     return OutcomeUnknown("The connection to the metadata store was lost during a write.")

@@ -204,7 +204,7 @@ class WireSending(WireState):
     # -- ending ------------------------------------------------------------------------------
 
     def break_off(self, reason: str) -> None:
-        """It is over, and its owner is told now. What has not left is lost."""
+        """Close this end at once and call its owner. Bytes that have not left are lost."""
         self.is_forgotten = True
         self.lose_flight()
         if self.state is not State.OVER:

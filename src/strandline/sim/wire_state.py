@@ -1,4 +1,4 @@
-"""What wires are made of: who owns one, what goes over it, and the state of one end.
+"""The parts of a wire: the owner of an end, the items that go over it, the state of an end.
 
 This file knows the values only. What becomes of them is in `wire_sending` (a stream's way out),
 `wire_reading` (its way in) and `wires` (how connections begin and end).
@@ -29,7 +29,7 @@ _PAGE_BYTES: Final = 4096
 
 
 class Peer(Protocol):
-    """Whose end a wire is. Everything is told later than the call that led to it."""
+    """The owner of one end of a wire. No method is called within the call that led to it."""
 
     def opened(self) -> None:
         """The connection is established. Called at the end that dialled."""
@@ -38,7 +38,8 @@ class Peer(Protocol):
         """One whole frame came, its size left out."""
 
     def closed(self, reason: str) -> None:
-        """It is over, once, and not by a call of this side. A failed dial ends in this, too."""
+        """The connection has ended, other than by a call of this end. Also the end of a failed
+        dial."""
 
 
 class ServerPeer(Peer, Protocol):

@@ -1,4 +1,4 @@
-"""Which clients a seed has: at least one producer, and mostly readers of several kinds.
+"""The clients that a seed draws: at least one producer, and mostly readers of several kinds.
 
 Drawn per seed, like everything else: a run with one slow plain producer and one with three
 idempotent ones at full speed find different things. This file knows the lines of clients, not what

@@ -1,4 +1,4 @@
-"""A whole cluster in virtual time: machines, network, metadata store, and those who watch.
+"""A whole cluster in virtual time: machines, network, metadata store, and observers.
 
 Every broker is a real `Node` on a simulated disk and speaks real bytes over simulated wires; all of
 them follow one simulated metadata store. Nothing happens but what is in the schedule, and nothing

@@ -1,4 +1,4 @@
-"""What is asked of a replica after an event has touched it.
+"""Runs the checks of a replica after each event that has touched it.
 
 The fingerprints before and after say what has changed; each change has its questions, in an order
 that matters: first the model follows the log, then the log is judged by itself, then leadership,

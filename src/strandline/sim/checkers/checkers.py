@@ -1,4 +1,4 @@
-"""All checkers of a world behind one observer: who is asked what, and when.
+"""All checkers of a world behind one observer, which decides when each of them runs.
 
 After every event a fingerprint of each replica that the node hosts tells what was touched; only
 that is looked at, so that a quiet replica costs less than a microsecond. What the fingerprint does
@@ -120,7 +120,7 @@ class Checkers:
     def note_records_deleted(
         self, at: TopicPartition, topic_id: TopicId, low_watermark: int
     ) -> None:
-        """A client was told that the records of this topic below are gone for good (I-27)."""
+        """A client got the answer that the records of this topic below are deleted (I-27)."""
         self.rules.partitions.of(at, topic_id).deleted(low_watermark)
 
     # -- Events ------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What would be left if a broker ended now: its logs, recovered from copies of its disk.
+"""Recovers a broker's logs from copies of its disk, as if the broker had crashed just now.
 
 A copy as a kill would leave it must give every log back whole; a copy as a power cut would leave it
 must give a prefix with everything below the recovery point. Recovering a second time, after the

@@ -1,4 +1,4 @@
-"""How long a log was at which time, as far back as its replica leads or its log was not cut.
+"""The log end offset of a replica by time, back to its last truncation or election.
 
 Knows offsets and times, and no log.
 """

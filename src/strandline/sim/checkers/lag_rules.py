@@ -1,4 +1,4 @@
-"""Who stays behind leaves the in-sync set, and who keeps up joins it: I-53.
+"""A replica that lags leaves the in-sync set, and one that keeps up joins it: I-53.
 
 A follower lags for as long as its leader has had the first record that the follower lacks. Within
 `replica.lag.time.max.ms` and half of it (so often a leader looks), and the time that its proposal
@@ -47,7 +47,7 @@ class LagRules:
         self._hindered_us: dict[BrokerId, int] = {}
         """When each broker was last seen to be hindered in its work."""
         self._absent_us: dict[BrokerId, int] = {}
-        """The same without those whose disk was slow, which may keep up all the same."""
+        """The same without replicas on slow disks, which may keep up all the same."""
         self._apart_us: dict[tuple[BrokerId, BrokerId], int] = {}
         """The same of the way between a leader and the controller."""
         self._registered: dict[BrokerId, int] = {}

@@ -1,4 +1,4 @@
-"""What one replica's log consists of, as told by its bytes: kept beside it, compared with it.
+"""A model of one replica's log, built from the log's bytes and compared with the log.
 
 A model follows its log: it reads what was appended (only that), and takes off what was cut. It
 reads bytes and never asks the log what it thinks is in it, except for where segments begin and how
@@ -249,7 +249,7 @@ class LogModel(BatchList):
     @property
     def is_current(self) -> bool:
         """Whether the log is as long as it was when it was last looked at. It is not while a slow
-        disk holds up the turn that has changed it: that is told when the turn is over."""
+        disk holds up the turn that has changed it: the checkers see the change after the turn."""
         mark, log = self.mark, self.log
         is_as_long: bool = mark[END] == log.log_end_offset and mark[CUTS] == log.offsets.truncations
         return is_as_long and mark[FIRST_BASE] == first_base(log)

@@ -1,4 +1,4 @@
-"""The fingerprint of a replica: what tells from one event to the next whether anything has changed.
+"""The fingerprint of a replica: it differs from the one before if an event changed the replica.
 
 Made by `mark_of`, in this order; read by the rules that compare two of them.
 """

@@ -256,7 +256,7 @@ class MetadataRules:
                     partition.at,
                 )
         elif new.has_leader and new.is_recovering and is_only and len(complete) > 1:
-            # One that restarted uncleanly was preferred to those who may come back complete.
+            # One that restarted uncleanly was preferred to replicas that may come back complete.
             self._note_unclean()
         joined = [b for b in new.in_sync_replicas if b not in old.in_sync_replicas]
         if any(broker != new.leader for broker in joined):

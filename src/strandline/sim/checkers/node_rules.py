@@ -1,4 +1,4 @@
-"""What a broker says of itself agrees, and nothing waits in vain: `Node.check`, and I-40 by bytes.
+"""A broker's own check (`Node.check`), and I-40: no request waits although it has enough bytes.
 
 The parts of a broker check themselves. What they cannot tell without reading files is whether a
 parked fetch could be sent enough; that is worked out here from the models of the logs. Everything

@@ -1,4 +1,4 @@
-"""What is true of one partition, whichever replica believes what: what is committed, who leads.
+"""The true state of one partition, whatever its replicas believe: commits and leaderships.
 
 A record is committed when a leader's high watermark has passed it. That is remembered here for
 ever; the replicas come, go and are compared with it.
@@ -24,7 +24,7 @@ class PartitionModel:
     - `state`: the newest state in the store.
     - `models`: the newest log of each broker, that of a dead process included.
     - `leaders`: which process accepted leadership in each epoch: broker and life.
-    - `deleted_to`: records below were deleted, as a client was told.
+    - `deleted_to`: records below were deleted, by an answer to a client.
     """
 
     def __init__(self, at: TopicPartition, topic_id: TopicId, findings: Findings) -> None:
@@ -112,7 +112,7 @@ class PartitionModel:
             del self.models[model.broker_id]
 
     def deleted(self, low_watermark: int) -> None:
-        """A client was told that the records below are gone for good."""
+        """A client got the answer that the records below are deleted."""
         self.deleted_to = max(self.deleted_to, low_watermark)
 
 

@@ -1,4 +1,4 @@
-"""What a process finds when it starts is what the one before had, as far as physics allows.
+"""A process must recover the logs of the process before it, minus what a crash may take.
 
 I-46: after a kill nothing is missing; after a power cut the log is a prefix of what it was, whole
 batch by whole batch, and has at least what was below the recovery point. I-05: what the log

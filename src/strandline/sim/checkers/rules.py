@@ -1,4 +1,4 @@
-"""All rules of one world, made once and handed to those who ask them."""
+"""All rules of one world, made once and shared by the checkers that call them."""
 
 from __future__ import annotations
 

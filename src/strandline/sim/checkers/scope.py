@@ -1,4 +1,4 @@
-"""What may be asked of a run: everything, until a fault strikes that makes it pointless.
+"""The checks that apply to a run: all, until a fault makes some of them pointless.
 
 A run is `strict` as long as no file was changed behind a broker's back and no more was lost than
 acks=all survives. What holds then is asked without any exception. After the first fault of the

@@ -1,4 +1,4 @@
-"""Looks at everything, whether or not anything was touched.
+"""Periodic checks of all replicas and disks, whether or not an event has touched them.
 
 A light sweep now and then takes what is cheap, and one log on disk, in turn. A full one at the end
 of a phase takes all. What only a sweep can see is what changes without an event: bytes on disk, a

@@ -1,4 +1,4 @@
-"""What a checker found, and the book in which it is written down, once for each cause.
+"""A violation that a checker found, and the collection of them, one for each cause.
 
 One broken rule usually shows in many events that follow; only the first of them says anything. So
 a violation is recorded once per invariant and partition.
@@ -28,7 +28,7 @@ class Findings:
     """The violations of one run. `counters` counts what was checked."""
 
     def __init__(self, now_us: Callable[[], int], note: Callable[[str], None]) -> None:
-        """`note` is told of each violation, so that it stands among the events of the world."""
+        """`note` is called with each violation, which so stands among the events of the world."""
         self.violations: list[Violation] = []
         self.counters: Counter[str] = Counter()
         self._now_us = now_us

@@ -1,7 +1,7 @@
-"""The client side of a simulation: producers, readers, groups, operators and vandals.
+"""The clients of a simulation: producers, readers, groups, operators, and senders of garbage.
 
 All of them speak real wire bytes, draw from streams of their own, and write into the history what
-they did and what they were told. `Workload` is all of one run; `make_client` makes a single one.
+they did and which answers they got. `Workload` is all of one run; `make_client` makes a single one.
 """
 
 from strandline.sim.clients.client import Finding, SimClient

@@ -1,4 +1,4 @@
-"""The batches that simulated producers send: what is in them, and what is known of their fate.
+"""The batches that simulated producers send: their contents, and their known outcomes.
 
 Every value is unique over the whole history and says who sent it: `b"p1-17"`, followed by `:` and
 padding where a batch is to be large. Some batches are such that a broker must refuse them.

@@ -44,7 +44,7 @@ class FetchPosition:
     """Whether a request about it is on its way."""
     not_before_us: int = 0
     log_start: int = 0
-    """The highest start of the log that was told."""
+    """The highest log start offset in an answer so far."""
     lost_offset: int | None = None
     """What was out of range, until it is known where the log begins."""
     lost_epoch: LeaderEpoch = NO_EPOCH

@@ -1,4 +1,4 @@
-"""Sends what no client should (F-72), and wants an error or the end of the connection for it.
+"""A client that sends invalid bytes (F-72), which must end in an error or a closed connection.
 
 `client garbage x1 every=500ms topic=t lies=yes`
 

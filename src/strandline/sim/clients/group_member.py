@@ -86,8 +86,8 @@ class GroupMember(Reader):
         self._stay_us = options.time_us("stay", "0s")
         self._away_us = options.time_us("away", "2s")
         self._rejoins = options.flag("rejoins")
-        """Whether it joins again when the coordinator may be another one: then it is told what is
-        committed, which shows whether that one knows it."""
+        """Whether it joins again when the coordinator may be another one: then it fetches the
+        committed offsets, which shows whether that one knows them."""
         self._had_coordinator = False
         self._vanishes = options.one_of("goes", ("leave", "vanish")) == "vanish"
         self._committed: dict[TopicPartition, int] = {}
@@ -142,7 +142,7 @@ class GroupMember(Reader):
         self.after(self.about(self._away_us), self._come)
 
     def _part(self, *, says_so: bool) -> bool:
-        """Be a member no more; whether the coordinator is told."""
+        """End the membership. Returns whether a request to leave was sent."""
         core, self._core = self._core, None
         if core is not None and says_so:
             self._commit(core)

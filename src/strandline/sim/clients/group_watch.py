@@ -1,4 +1,4 @@
-"""What the members of groups are told, put together: what no group may ever do (I-39).
+"""Checks the answers that all members of a group got against the rules of groups (I-39).
 
 Members tell this watch what they commit, what was acknowledged, what they fetch, and which
 generation they were given what in. All of it is judged so that a coordinator that does not know
@@ -43,7 +43,7 @@ class _Commits:
 
     tried: dict[int, None] = field(default_factory=dict)
     acknowledged: dict[int, int] = field(default_factory=dict)
-    """Highest offset by generation that was acknowledged, or told to a member."""
+    """Highest offset by generation that was acknowledged, or fetched by a member."""
     unknown: dict[int, int] = field(default_factory=dict)
     """Lowest offset by generation whose commit had no definite outcome: it may still come, behind
     one that was acknowledged, until the next generation begins."""
@@ -86,7 +86,7 @@ class GroupWatch:
         return self._group(group).tenures
 
     def owned(self, group: str, epoch: int, member: str, owned: Iterable[TopicPartition]) -> None:
-        """A member was told that it owns these, in that epoch."""
+        """A member got these partitions assigned in that epoch."""
         tenures = self._group(group).tenures
         for at, owner in () if tenures is None else tenures.owned(epoch, member, owned):
             self._found(

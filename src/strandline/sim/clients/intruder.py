@@ -1,4 +1,4 @@
-"""Asks for what it may not do, in clusters with an authorizer, and wants to be denied (I-58).
+"""A client without permissions, in clusters with an authorizer: it must be denied (I-58).
 
 `client intruder intruder1 topic=t every=300ms`
 

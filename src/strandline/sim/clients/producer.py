@@ -1,4 +1,4 @@
-"""Producers: values into partitions, and what became of each of them.
+"""Producers: they send values to partitions and record the outcome of each of them.
 
 `client producer p1 topic=t partition=0,1 acks=all idempotent=yes in-flight=5 every=50ms`
 
@@ -54,7 +54,7 @@ _ACKS: Final = {"all": -1, "1": 1, "0": 0}
 
 @dataclass(slots=True, eq=False)
 class _Track:
-    """What was told of one partition."""
+    """The answer for one partition."""
 
     writer: str
     """Under which name the history orders what is sent to this partition."""

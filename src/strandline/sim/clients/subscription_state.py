@@ -1,4 +1,4 @@
-"""Drives the questions of the client's `fetch_positions`, and reports what answers give away.
+"""Sends the requests of the client's `fetch_positions`, and reports violations in the answers.
 
 What moves a position is reading, or one of three answers: where the log begins or ends, and where
 the epoch of the last record that was read ends (KIP-320). What was read up to an offset was

@@ -1,10 +1,10 @@
-"""Who owns a partition since which epoch, in groups whose members have epochs of their own (I-39).
+"""The owner of each partition by epoch, in groups of the consumer protocol (I-39).
 
 Members of a classic group all enter a generation together. Those of the consumer protocol come to a
 new epoch one by one, and keep what they own over many of them: such a time is a tenure, named by
 its first epoch. Two rules follow, whichever broker coordinates: in one epoch, one member owns a
-partition; and who has lost it to another member, which knows that already, commits nothing for it
-any more.
+partition; and a member that has lost it to another member, which knows that already, commits
+nothing for it any more.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MADE_ANEW: Final = 1 << 32
 
 
 def epoch_of(number: int) -> int:
-    """The epoch as members were told it."""
+    """The epoch as it stands in answers to members."""
     return number % _MADE_ANEW
 
 
@@ -40,7 +40,7 @@ class Tenures:
         """By epoch."""
         self._tenures: dict[TopicPartition, dict[int, str]] = {}
         self.newest_epoch = NONE
-        """The last epoch that any member was told of, as a number."""
+        """The last epoch in an answer to any member, as a number."""
 
     def base(
         self, epoch: int, member: str, owned: Iterable[TopicPartition], newest_before: int
@@ -91,5 +91,5 @@ class Tenures:
         )
 
     def newest(self, at: TopicPartition) -> int:
-        """The last tenure that a member was told of."""
+        """The last tenure in an answer to a member."""
         return max(self._tenures.get(at, ()), default=NONE)

@@ -1,4 +1,4 @@
-"""Programs that write in transactions, die in the middle of them, and meet their own ghosts.
+"""Transactional producers that crash in the middle of transactions, and are fenced as zombies.
 
 `client transactional x1 id=x topic=t partition=0,1 version=2 batches=3 aborts=20 dies=10 sleeps=10`
 

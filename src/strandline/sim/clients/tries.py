@@ -16,7 +16,8 @@ PATIENCE_US: Final = 6_000_000
 
 
 class Try:
-    """One connection with one piece of data. Its end is told to the client by a word or two."""
+    """One connection with one piece of data. At its end it calls the client with the outcome in a
+    word or two."""
 
     def __init__(self, owner: TryingClient, what: str, data: bytes) -> None:
         self.what = what

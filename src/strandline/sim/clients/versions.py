@@ -1,4 +1,4 @@
-"""Which version of each API a client speaks: the newest, or one drawn for each API.
+"""The version of each API that a client uses: the newest, or one drawn for each API.
 
 All brokers of a world are of one build, so no handshake is needed to know what they serve. Drawn
 versions exercise the old encodings and the rules that only old clients meet.

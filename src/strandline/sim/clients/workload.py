@@ -1,4 +1,4 @@
-"""All clients of one run: the workload, the operations that the plan asks for, and the last word.
+"""All clients of one run: the workload, the operations of the plan, and the final judgement.
 
     start ── safety phase ── finish ── until all are done ── read_everything ── until done ── judge
 

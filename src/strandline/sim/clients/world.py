@@ -17,7 +17,7 @@ class ClientNetwork(Protocol):
     """Gives connections to brokers."""
 
     def dial(self, source: str, target: BrokerId, peer: Peer) -> Wire:
-        """Begin to open one; the peer is told what becomes of it."""
+        """Begin to open one; `peer` is called with the outcome."""
 
 
 class ClientWorld(Protocol):

@@ -1,4 +1,4 @@
-"""What kinds of faults are drawn from: whom to strike, for how long, at which moment.
+"""Random choices for faults: the target, the duration, the moment.
 
 Faults prefer what matters: leaders, the controller, and the moments at which something changes
 anyway. How long one lasts is drawn on the scale of what it must outlast: blips, the time after

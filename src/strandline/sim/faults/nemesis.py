@@ -1,4 +1,4 @@
-"""Who carries the actions of a plan out, each at its time or at its moment.
+"""The nemesis: carries out the actions of a plan, each at its time or at its moment.
 
 This file knows all verbs, and what is common to them: `when=MOMENT [wait=2s]` lets an action wait
 for an interesting moment (see `moments`). What cannot be done is noted and skipped: a plan stays a

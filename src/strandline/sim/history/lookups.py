@@ -1,4 +1,4 @@
-"""What clients are told when they look records up by time, and by whom.
+"""Answers to look-ups of offsets by time, with the broker that gave each.
 
 Not part of the history: it is judged at once, while the logs are as they were.
 """

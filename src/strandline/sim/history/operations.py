@@ -1,4 +1,4 @@
-"""What clients did and were told, in the order in which it happened.
+"""The operations of clients and their outcomes, in the order in which they happened.
 
 A history is a list of these events. Its order is real time: `Sent` is recorded before the client
 may do anything about it, an outcome after the client knows it. Values are unique over the whole
@@ -93,7 +93,7 @@ class EndSeen(NamedTuple):
 
 
 class StartSeen(NamedTuple):
-    """A client was told that the log begins there now: what lay before it may be gone."""
+    """An answer gave this log start offset: what lay before it may be gone."""
 
     client: str
     partition: Partition
@@ -120,7 +120,7 @@ class Gone(NamedTuple):
 
 
 class WriterBegan(NamedTuple):
-    """A producer was told that it has its transactional id for itself: those before are fenced."""
+    """A producer has initialized its transactional id: the producers before it are fenced."""
 
     transactional_id: str
     writer: int
