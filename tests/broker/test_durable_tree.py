@@ -139,7 +139,7 @@ def test_a_withdrawn_multi_is_not_done() -> None:
         pending.result()
 
 
-def test_nobody_looks_at_the_tree_during_a_write() -> None:
+def test_the_tree_is_not_read_during_a_write() -> None:
     tree = durable(new_files())
     tree.submit([Create("/a")])
     begun = tree.begin()

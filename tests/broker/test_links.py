@@ -272,7 +272,7 @@ def test_answers_are_read_while_a_request_waits_for_room() -> None:
     run(test)
 
 
-def test_nobody_listens() -> None:
+def test_no_process_listens() -> None:
     async def test(rig: Rig, peer: Peer) -> None:
         with socket.socket() as unused:
             unused.bind(("127.0.0.1", 0))
@@ -345,7 +345,7 @@ def test_a_dial_can_be_given_up(host: str) -> None:
     run(test)
 
 
-def test_closing_everything_tells_nobody() -> None:
+def test_closing_all_links_calls_no_owner() -> None:
     async def test(rig: Rig, peer: Peer) -> None:
         await rig.open(peer)
         rig.dial(peer.port)

@@ -38,7 +38,7 @@ def prepared(directory: Path, *more: str, count: int = 3) -> tuple[list[BrokerCo
     return broker_configs(config, count, RealFiles()), metadata_directory(config)
 
 
-def test_all_stop_together_and_nobody_is_elected_for_a_last_moment(tmp_path: Path) -> None:
+def test_all_brokers_stop_together_without_a_last_election(tmp_path: Path) -> None:
     async def run() -> None:
         cluster = await LocalCluster.start(*prepared(tmp_path))
         assert sorted(cluster.brokers) == [ONE, TWO, THREE]

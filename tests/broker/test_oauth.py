@@ -160,7 +160,7 @@ def forged() -> dict[str, str]:
 
 
 @pytest.mark.parametrize("kind", list(forged()))
-def test_a_token_that_is_none_lets_nobody_in(
+def test_an_invalid_token_is_refused(
     broker: LocalBroker, caplog: pytest.LogCaptureFixture, kind: str
 ) -> None:
     caplog.set_level(logging.INFO)

@@ -219,7 +219,7 @@ def test_announced_bytes_are_not_allocated(process: BrokerProcess) -> None:
     assert works(process.port)
 
 
-def test_a_reader_that_does_not_read_costs_little_and_hinders_nobody(
+def test_a_slow_reader_costs_little_and_hinders_no_other_client(
     process: BrokerProcess,
 ) -> None:
     with Wire(process.port) as writer:

@@ -443,7 +443,7 @@ def test_the_outcome_of_a_write_is_told_even_if_the_store_stays_away(run: Run) -
     run(scenario)
 
 
-def test_closing_lets_nobody_wait(run: Run) -> None:
+def test_closing_ends_all_waits(run: Run) -> None:
     async def scenario(world: World) -> None:
         follower, other = await world.join(), await world.join()
         writing = await world.lose_reply(follower, [Create("/done")], witness=other)
@@ -454,7 +454,7 @@ def test_closing_lets_nobody_wait(run: Run) -> None:
     run(scenario)
 
 
-def test_a_listener_that_fails_harms_nobody_else(
+def test_a_listener_that_fails_does_not_disturb_the_others(
     run: Run, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario(world: World) -> None:

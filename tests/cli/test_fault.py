@@ -201,7 +201,7 @@ def test_what_cannot_be_done_is_said(run: Run, arguments: tuple[str, ...], sente
      b'{"fault": "kill", "brokers": ["1"]}\n', b"\xff\n", b"[" * 60_000 + b"\n",
      b"x" * 100_000 + b"\n"],
 )  # fmt: skip
-def test_nonsense_harms_nobody(serving: Serving, run: Run, line: bytes) -> None:
+def test_invalid_lines_do_no_harm(serving: Serving, run: Run, line: bytes) -> None:
     host, port = control_of(serving).split(":")
     with socket.create_connection((host, int(port)), DEADLINE_S) as connection:
         connection.sendall(line)
@@ -222,7 +222,7 @@ def test_without_the_flag_faults_are_refused(
     )
 
 
-def test_nobody_listens_there(alone: Run) -> None:
+def test_no_process_listens_there(alone: Run) -> None:
     ended = alone("fault", "heal", "--control", "127.0.0.1:1")
     assert (ended.code, "cannot be asked" in ended.err) == (1, True)
     assert alone("fault", "heal", "--control", "x:y:z:").code in (1, 2)

@@ -145,7 +145,7 @@ def test_damage_ends_the_connection(scripted: Scripted, damage: bytes) -> None:
     assert scripted.connection.closed
 
 
-def test_nobody_listens() -> None:
+def test_no_process_listens() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         address = Address(*taken.getsockname())

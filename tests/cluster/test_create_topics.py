@@ -129,7 +129,7 @@ MANUAL = ((0, (ONE, TWO)), (1, (TWO, THREE)))
         ),
     ],
 )
-def test_a_refusal_has_kafkas_code_and_stops_nobody_else(
+def test_a_refusal_has_kafkas_code_and_stops_no_other_topic(
     spec: TopicSpec, expected: ErrorCode
 ) -> None:
     story = Story(3)

@@ -143,7 +143,7 @@ def test_one_crash_loses_nothing_where_two_replicas_have_every_record() -> None:
 
 
 @pytest.mark.parametrize("min_isr", [1, 2])
-def test_when_all_crashed_who_was_in_sync_longest_leads(min_isr: int) -> None:
+def test_when_all_crashed_the_replica_longest_in_sync_leads(min_isr: int) -> None:
     """F-06: beyond what the setting promises, but available again."""
     story = three(min_isr)
     story.leave(1, 2, 3)
@@ -195,7 +195,7 @@ def test_an_unclean_election_is_held_only_where_it_is_allowed_and_is_reported() 
     assert not story.partition().is_recovering
 
 
-def test_an_unclean_election_clears_who_was_eligible() -> None:
+def test_an_unclean_election_clears_the_eligible_leaders() -> None:
     story = Story(4, policy=Policy(min_isr=2, is_unclean=True))
     story.place("t", [1, 2, 3, 4])
     story.shrink(1, 2)
@@ -206,7 +206,7 @@ def test_an_unclean_election_clears_who_was_eligible() -> None:
     assert story.partition().last_known_elr == ()
 
 
-def test_where_nobody_is_alive_an_unclean_election_waits_too() -> None:
+def test_an_unclean_election_waits_while_no_replica_is_alive() -> None:
     story = three(is_unclean=True)
     story.leave(1, 2, 3)
     story.reconcile()
@@ -373,7 +373,7 @@ def test_a_minimum_of_others_ends_no_eligibility() -> None:
         assert leads(story) == (1, 0, (1,), (2, 3)), resource
 
 
-def test_a_partition_that_nobody_is_in_sync_of_keeps_who_may_lead_it() -> None:
+def test_a_partition_with_an_empty_in_sync_set_keeps_its_eligible_leaders() -> None:
     """Nothing was committed since, and without them no replica could ever lead."""
     story = three(min_isr=2)
     story.shrink(1)
@@ -385,7 +385,7 @@ def test_a_partition_that_nobody_is_in_sync_of_keeps_who_may_lead_it() -> None:
     assert leads(story) == (-1, 1, (), (2, 3))
 
 
-def test_whoever_was_complete_once_does_not_count_while_enough_are_in_sync() -> None:
+def test_last_known_leaders_do_not_count_while_enough_are_in_sync() -> None:
     story = three(min_isr=2)
     story.rewrite(last_known_elr=(THREE,), in_sync_replicas=(ONE, TWO))
     story.leave(1, 2)

@@ -158,7 +158,7 @@ def test_a_partition_named_twice_is_refused() -> None:
     ] * 2
 
 
-def test_r33_nobody_joins_who_is_gone_or_about_to_go() -> None:
+def test_r33_no_replica_joins_that_is_gone_or_shuts_down() -> None:
     """KAFKA-14140, KIP-841."""
     story = story_of()
     proposal = story.proposal(1, 2, 3)
@@ -168,7 +168,7 @@ def test_r33_nobody_joins_who_is_gone_or_about_to_go() -> None:
     assert refusal(story, proposal) is ErrorCode.INELIGIBLE_REPLICA
 
 
-def test_a_leader_that_shuts_down_may_let_somebody_in_to_take_over() -> None:
+def test_a_leader_in_shutdown_may_add_a_follower_that_takes_over() -> None:
     story = story_of()
     story.shrink(1)
     story.announce_shutdown(1)

@@ -97,7 +97,7 @@ def test_an_unclean_election_is_only_for_partitions_without_a_leader() -> None:
     assert story.reconcile() == []
 
 
-def test_an_unclean_election_prefers_who_is_complete_and_needs_somebody_alive() -> None:
+def test_an_unclean_election_prefers_a_complete_replica_and_needs_a_live_one() -> None:
     story = Story(3, policy=Policy(min_isr=2))
     story.place("t", [1, 2, 3])
     story.place("u", [3])

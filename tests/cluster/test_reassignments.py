@@ -138,7 +138,7 @@ def test_a_leader_that_stays_gets_a_new_epoch_when_others_leave() -> None:
     assert leads(story) == (1, 1, (1, 3))
 
 
-def test_fewer_replicas_and_another_order_need_nobody_to_catch_up() -> None:
+def test_a_reassignment_to_fewer_replicas_waits_for_none() -> None:
     story = Story(3)
     story.place("t", [1, 2, 3], [1, 2, 3])
     assert move(story, wish(3, 2), wish(3, 2, 1, number=1)) == [None, None]

@@ -54,7 +54,7 @@ def test_the_first_assigned_replica_in_sync_leads_when_the_leader_dies() -> None
     assert story.partition().in_sync_epochs == {TWO: story.epoch(2), THREE: story.epoch(3)}
 
 
-def test_who_was_not_in_sync_does_not_lead() -> None:
+def test_a_replica_out_of_sync_is_not_elected() -> None:
     story = three()
     story.shrink(1, 3)
     story.leave(1)
@@ -228,7 +228,7 @@ def test_the_last_in_sync_replica_leads_until_it_stops() -> None:
     assert leads(story) == (3, 1, (3,), (1,))
 
 
-def test_somebody_who_shuts_down_leads_if_there_is_nobody_else() -> None:
+def test_a_broker_in_controlled_shutdown_leads_if_there_is_no_other() -> None:
     story = three(is_unclean=True)
     story.shrink(1, 2)
     story.announce_shutdown(2)

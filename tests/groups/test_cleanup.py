@@ -58,7 +58,7 @@ class TestExpiry:
         world.advance(1_200_000)
         assert world.state() is None
 
-    def test_topics_that_nobody_subscribes_to_any_more(self, world):
+    def test_topics_without_a_subscriber(self, world):
         world.commit((0, 5))
         world.commit((0, 5), topic="payments")
         [member], generation = world.stable_group()

@@ -245,7 +245,7 @@ class TestLeave:
         world.leave(members[1])
         assert world.replies[token].generation_id == 2
 
-    def test_everybody_leaves_before_the_initial_delay_is_over(self, world):
+    def test_all_members_leave_before_the_initial_delay_is_over(self, world):
         member, token = world.new_member()
         world.leave(member)
         assert world.replies[token].error_code == ErrorCode.UNKNOWN_MEMBER_ID

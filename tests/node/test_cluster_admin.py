@@ -142,7 +142,7 @@ def test_preferred_leaders_are_elected_on_request(world: ClusterWorld) -> None:
     }
 
 
-def test_who_crashed_waits_for_the_complete_one_until_somebody_says_otherwise(
+def test_a_crashed_replica_leads_only_after_an_unclean_election_is_requested(
     world: ClusterWorld,
 ) -> None:
     """Also where one replica in sync is enough (note 0007, D-12)."""

@@ -83,7 +83,7 @@ def test_each_deadline_is_kept_with_one_timer() -> None:
     assert len(waiters.timers) == 0
 
 
-def test_a_timer_that_finds_nobody_serves_the_next() -> None:
+def test_a_timer_without_a_waiter_serves_the_next() -> None:
     waiters = Waiters()
     waiters.add("a", 1, deadline_ms=100)
     assert waiters.settle(1) == ["a"]

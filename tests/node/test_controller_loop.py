@@ -48,7 +48,7 @@ def controllers(world: ClusterWorld) -> list[int]:
 # -- Having it --------------------------------------------------------------------------------
 
 
-def test_one_broker_is_the_controller_and_everybody_tells_who(cluster: ClusterWorld) -> None:
+def test_one_broker_is_the_controller_and_all_brokers_name_it(cluster: ClusterWorld) -> None:
     controller = cluster.controller.broker_id
     assert controllers(cluster) == [controller]
     for machine in cluster.machines.values():

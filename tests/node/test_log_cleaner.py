@@ -202,7 +202,7 @@ def test_a_shutdown_ends_rounds_and_begins_none(world: World) -> None:
     assert not world.held_cleaning
 
 
-def test_a_log_that_cannot_be_compacted_is_left_alone_until_somebody_insists(world: World) -> None:
+def test_a_log_that_cannot_be_compacted_is_left_alone_until_a_request(world: World) -> None:
     held = hold_a_round(world)
     world.node.cleaning_ended(held.token, Uncleanable("It is damaged."), world.now)
     world.held_cleaning.clear()

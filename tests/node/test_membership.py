@@ -128,7 +128,7 @@ def test_all_brokers_can_stop_together(world: ClusterWorld) -> None:
     assert world.schedule.now_ms - began_ms < 200
 
 
-def test_the_last_in_sync_replica_does_not_wait_for_nobody(world: ClusterWorld) -> None:
+def test_the_last_in_sync_replica_does_not_wait_in_controlled_shutdown(world: ClusterWorld) -> None:
     world.create_topic("t", (1, 2))
     world.kill(2, expire=True)
     world.run_until(lambda: world.partition("t").in_sync_replicas == (1,))
@@ -239,7 +239,7 @@ def test_lives_are_kept_over_clean_restarts(world: ClusterWorld) -> None:
     assert not membership.holds(lives[1] + 1), "that was the registration of another broker"
 
 
-def test_who_was_ousted_claims_nothing_when_it_stops(world: ClusterWorld) -> None:
+def test_a_fenced_broker_claims_nothing_when_it_stops(world: ClusterWorld) -> None:
     mine = world.image.brokers[BrokerId(2)]
     assert world[2].node.oldest_valid_broker_epoch == mine.epoch
     world.store.apply([SetData(mine.node.path, elsewhere(mine), mine.version)])

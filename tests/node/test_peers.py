@@ -216,7 +216,7 @@ def test_answers_that_cannot_be_read_end_the_link(rig: Rig, frame: bytes) -> Non
     assert rig.turn() == [HangUp(link)]
 
 
-def test_something_that_nobody_asked_for_ends_the_link(rig: Rig) -> None:
+def test_an_answer_without_a_request_ends_the_link(rig: Rig) -> None:
     rig.ask()
     link = rig.opened()
     rig.answer(link, *rig.asked())
@@ -243,7 +243,7 @@ def test_a_dial_that_takes_too_long_is_given_up(rig: Rig) -> None:
     assert rig.failure() == RequestFailed("it could not be reached in time", was_sent=False)
 
 
-def test_a_dial_outlives_the_patience_of_who_waits_for_it(rig: Rig) -> None:
+def test_a_dial_outlives_the_timeout_of_the_request_that_waits_for_it(rig: Rig) -> None:
     """With a pause between dials as long as the patience, no dial would ever have the time."""
     rig.ask(timeout_ms=100_000)
     rig.peers.link_closed(rig.dialled().link, "refused", rig.now)
@@ -392,7 +392,7 @@ def test_without_a_choice_the_first_listener_without_security_is_used() -> None:
     assert rig.dialled().host == "plain"
 
 
-def test_hanging_up_tells_nobody(rig: Rig) -> None:
+def test_hanging_up_calls_no_owner(rig: Rig) -> None:
     rig.ask()
     link = rig.opened()
     rig.asked()
@@ -424,7 +424,7 @@ def test_records_in_an_answer_are_views_of_the_frame(rig: Rig) -> None:
     assert found == [b"!" * 7]
 
 
-def test_a_bug_in_whoever_asked_does_not_reach_the_others(
+def test_a_bug_in_one_caller_does_not_reach_the_others(
     rig: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
     def bug(answer: object, now: Instant) -> None:
@@ -441,7 +441,7 @@ def test_a_bug_in_whoever_asked_does_not_reach_the_others(
     assert rig.answers == [ListOffsetsResponse()]
 
 
-def test_whoever_hears_of_a_failure_may_ask_again_at_once(rig: Rig) -> None:
+def test_a_caller_may_ask_again_at_once_in_the_callback_of_a_failure(rig: Rig) -> None:
     def again(answer: object, now: Instant) -> None:
         del now
         assert isinstance(answer, RequestFailed)

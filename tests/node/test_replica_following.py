@@ -127,7 +127,9 @@ def test_what_a_full_disk_did_not_write_down_is_written_before_new_records_come(
     assert following.offsets() == (2, 1)
 
 
-def test_nobody_leads_before_a_lowered_offset_is_written_down(following: Cluster) -> None:
+def test_no_replica_leads_before_a_lowered_high_watermark_is_checkpointed(
+    following: Cluster,
+) -> None:
     world, at = following.world, following.replica().topic_partition
 
     def is_full(operation: str, path: str) -> None:
@@ -358,7 +360,7 @@ def test_followers_are_not_sent_elsewhere(racks: Cluster) -> None:
     assert len(partition.records) > 0
 
 
-def test_without_a_selector_the_leader_serves_everybody(cluster: Cluster) -> None:
+def test_without_a_replica_selector_the_leader_serves_all_readers(cluster: Cluster) -> None:
     cluster.produce(b"m0")
     for follower in (B, C):
         cluster.fetch(follower, 1)

@@ -165,7 +165,7 @@ def test_a_dead_replica_that_may_be_elected_is_waited_for(
     assert outcome(client) == (ErrorCode.REQUEST_TIMED_OUT, 0)
 
 
-def test_i40_a_deletion_ends_when_nobody_who_is_away_may_be_elected_any_more(
+def test_i40_delete_records_ends_when_no_absent_replica_may_be_elected(
     make_cluster: Callable[..., Cluster],
 ) -> None:
     """The leader knew the in-sync set from the answer to its proposal, so the state that ended the

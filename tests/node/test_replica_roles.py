@@ -217,7 +217,7 @@ def test_a_client_at_the_wrong_broker_is_told_the_right_one(cluster: Cluster) ->
     assert answer.node_endpoints == []
 
 
-def test_a_partition_that_nobody_leads(cluster: Cluster) -> None:
+def test_a_partition_without_a_leader_refuses_produce(cluster: Cluster) -> None:
     cluster.set_state(leader=-1)
     assert cluster.replica().leader_id == -1
     assert code_of_produce(cluster) == ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -118,7 +118,7 @@ def test_a_broker_alone_adopts_and_keeps_the_id_of_its_logs() -> None:
 
 
 @pytest.mark.parametrize("error", [BadVersion("/somewhere"), OutcomeUnknown("lost")])
-def test_what_somebody_else_was_faster_with_is_decided_again(error: StoreError) -> None:
+def test_a_write_that_lost_a_race_is_decided_again(error: StoreError) -> None:
     driver = Driver()
     steps = driver.steps()
     step = next(steps)

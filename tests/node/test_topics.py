@@ -215,7 +215,7 @@ def test_a_request_that_is_too_large_for_the_store_is_not_to_be_repeated(world: 
     assert answer.error_code == ErrorCode.INVALID_REQUEST
 
 
-def test_a_node_that_nobody_can_read_is_left_out(
+def test_an_unreadable_topic_node_is_left_out(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     changes = world.tree.multi(

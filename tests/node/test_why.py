@@ -562,7 +562,7 @@ def test_why_too_few_are_in_sync_is_told_with_the_missing_broker(cluster: Cluste
     assert found["since_wall_ms"] == cluster.world.now.wall_ms
 
 
-def test_a_missing_topic_is_explained_although_nobody_asked_for_it(cluster: Cluster) -> None:
+def test_a_missing_topic_is_explained_without_a_request_for_it(cluster: Cluster) -> None:
     (found,) = why(cluster.world, topic="ordres")
     assert "did you mean 'orders'?" in found["cause"]
 

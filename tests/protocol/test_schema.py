@@ -102,7 +102,7 @@ def test_tagged_fields_are_written_by_tag_and_read_in_any_order() -> None:
     assert schema.decode(Sample, 1, other) == schema.decode(Sample, 1, encoded)
 
 
-def test_tagged_fields_that_nobody_knows_are_passed_over() -> None:
+def test_unknown_tagged_fields_are_skipped() -> None:
     plain = schema.encode(Sample(point=None), 1)
     unknown = bytes.fromhex("8002 03 010203")
     many = bytes([2]) + bytes.fromhex("03 02 02 6e") + unknown

@@ -218,7 +218,7 @@ def test_a_leader_that_stays_knows_where_the_members_of_its_in_sync_set_are() ->
     assert advance(leader, 0, 8, 100) == 6
 
 
-def test_i15_who_was_moved_away_and_back_is_not_believed_to_have_what_it_had() -> None:
+def test_i15_a_replica_that_was_moved_away_and_back_starts_without_progress() -> None:
     """Both moves may be heard of at once, and the replica came back with an empty log under the
     same registration. It is not in sync then: members do not leave without a new leader epoch."""
     former = make_leader((A, B, C), (A, B, C))
@@ -309,7 +309,7 @@ def test_a_member_that_has_everything_does_not_leave() -> None:
     assert leader.in_sync == Shrinking(frozenset({A, B, C}), frozenset({C}))
 
 
-def test_who_is_to_leave_is_waited_for_until_it_has_left() -> None:
+def test_a_member_is_waited_for_until_its_removal_is_committed() -> None:
     leader = make_leader()
     fetch(leader, B, 5, end=5)
     fetch(leader, C, 2, end=5)

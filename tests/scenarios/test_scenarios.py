@@ -192,7 +192,7 @@ def test_a_violation_that_does_not_happen_is_reported() -> None:
         play(parse_script("calm", f"{HEADER}violates: I-23\n\nproduce A m0"))
 
 
-def test_a_violation_that_nobody_declared_is_reported() -> None:
+def test_an_undeclared_violation_is_reported() -> None:
     """The test of the test: the checks, and not the header, find the loss."""
     text = (FOLDER / "high-watermark-truncation-loses-a-record.txt").read_text()
     undeclared = parse_script("loses", text.replace("violates when", "# violates when"))

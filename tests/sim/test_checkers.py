@@ -101,7 +101,7 @@ def test_what_brokers_survive_breaks_nothing(seed: int) -> None:
         assert checkers.counters[what] > 0, what
 
 
-def test_whoever_is_watched_does_not_notice() -> None:
+def test_checkers_do_not_change_a_run() -> None:
     assert run(4)[1] == run(4, is_checked=False)[1]
 
 

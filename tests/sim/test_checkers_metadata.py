@@ -31,7 +31,7 @@ def test_members_that_are_not_assigned(checked: Checked) -> None:
     assert "(1, 2, 3) are in sync, but (1, 2) are assigned" in checked.only("I-12").what
 
 
-def test_nobody_who_could_lead(checked: Checked) -> None:
+def test_no_replica_in_sync_or_eligible(checked: Checked) -> None:
     checked.tell(checked.image_with(in_sync_replicas=(), leader=BrokerId(-1), leader_epoch=1))
     assert "no replica is in sync or eligible" in checked.only("I-12").what
 
@@ -94,7 +94,7 @@ def test_members_that_join_by_an_election(checked: Checked) -> None:
     assert "[3] came into the in-sync set by the election" in checked.only("I-16").what
 
 
-def test_a_member_that_joins_under_a_registration_that_nobody_saw_fetch(checked: Checked) -> None:
+def test_a_member_that_joins_under_a_registration_that_never_fetched(checked: Checked) -> None:
     checked.tell(checked.image_with(in_sync_replicas=(1, 2)))
     epochs = {**checked.state.in_sync_epochs, BrokerId(3): 999}
     checked.tell(checked.image_with(in_sync_epochs=epochs))

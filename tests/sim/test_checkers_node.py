@@ -61,7 +61,7 @@ def wait_for_more(checked: Checked, *, offset: int = 5, bytes_min: int = 1) -> C
 # -- Fetchers --------------------------------------------------------------------------------
 
 
-def test_a_follower_that_nobody_fetches(checked: Checked) -> None:
+def test_a_follower_without_a_fetcher(checked: Checked) -> None:
     checked.world[2].node.fetchers.forget(checked.replica(2))
     checked.checkers.at_phase_end()
     assert (
@@ -81,7 +81,7 @@ def test_a_leader_that_is_fetched(checked: Checked) -> None:
     )
 
 
-def test_a_follower_that_fetches_from_somebody_else(checked: Checked) -> None:
+def test_a_follower_that_fetches_from_another_broker(checked: Checked) -> None:
     checked.replica(2).leader_id = checked.replica(3).host.broker_id
     checked.act(2)
     assert "it follows broker 3 in epoch 0, but is fetched from 1" in checked.only("I-09").what
@@ -141,7 +141,7 @@ def test_a_follower_that_is_not_woken(checked: Checked, monkeypatch: pytest.Monk
     assert "is parked, but" in checked.only("I-40").what
 
 
-def test_a_request_that_nobody_would_wake(checked: Checked) -> None:
+def test_a_request_that_no_event_would_wake(checked: Checked) -> None:
     wait_for_more(checked)
     for entry in checked.world[1].node.purgatory:
         for watched in entry.watched:
@@ -181,7 +181,7 @@ def test_a_request_whose_time_never_comes(checked: Checked) -> None:
     assert "is lost" in checked.only("I-40").what
 
 
-def test_somebody_who_waits_at_the_end(checked: Checked) -> None:
+def test_a_request_that_waits_at_the_end(checked: Checked) -> None:
     wait_for_more(checked)
     checked.checkers.at_end()
     assert checked.found == []

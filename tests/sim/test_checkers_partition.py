@@ -293,7 +293,7 @@ def test_a_client_that_is_sent_damaged_bytes(checked: Checked) -> None:
     assert "sends a client the batch at 4" in checked.only("I-47").what
 
 
-def test_an_answer_from_a_log_that_nobody_knows(checked: Checked) -> None:
+def test_an_answer_from_an_unknown_log(checked: Checked) -> None:
     segment = checked.replica(1).log.active
     file = checked.world[1].disk.files.open("/data1/elsewhere", create=True)
     chunk = LogSlice(file, 0, 100, Offset(0), Offset(99))

@@ -124,7 +124,7 @@ def test_a_crash_in_the_middle_of_an_append(checked: Checked) -> None:
     assert model_of(checked, 1).end == 6
 
 
-def test_a_process_that_dies_before_anybody_hears_of_its_append(checked: Checked) -> None:
+def test_a_process_that_dies_before_its_append_is_observed(checked: Checked) -> None:
     checked.replica(1).check_leading().append(bytearray(batch(b"x")), checked.world[1].now)
     checked.world[1].kill()
     restart(checked, 1)
@@ -179,7 +179,7 @@ def test_a_broker_that_is_not_registered_in_the_end(checked: Checked) -> None:
     assert f"Broker {broker_id} runs and is not registered" in checked.only("I-48").what
 
 
-def test_a_partition_that_nobody_leads_in_the_end(checked: Checked) -> None:
+def test_a_partition_without_a_leader_in_the_end(checked: Checked) -> None:
     leader = checked.leader()
     checked.replica(1).leading = None
     checked.act(1)

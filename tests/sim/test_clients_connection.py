@@ -46,7 +46,7 @@ def test_answers_belong_to_the_requests_in_their_order() -> None:
     assert client.outstanding == 0
 
 
-def test_what_was_not_sent_is_certainly_not_known_to_anybody() -> None:
+def test_a_request_that_was_not_sent_has_a_known_outcome() -> None:
     stage = Stage()
     stage.down = {1}
     _, outcomes = asking(stage)

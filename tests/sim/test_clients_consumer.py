@@ -124,7 +124,7 @@ def test_a_wrong_checksum_is_found_and_not_read() -> None:
     assert offset_of(fetch(stage)) == 0
 
 
-def test_damage_by_the_network_is_nobody_s_fault() -> None:
+def test_damage_by_the_network_is_no_violation() -> None:
     stage = Stage()
     client, asked = standing(stage, sessions="no")
     damaged = bytearray(batch(0, b"a"))

@@ -353,7 +353,7 @@ def test_a_commit_whose_fate_is_unknown_may_come_late_but_only_in_its_generation
     assert of.floor("g", AT, 3) == 9
 
 
-def test_nobody_is_told_what_nobody_committed() -> None:
+def test_an_offset_that_was_never_committed_is_not_fetched() -> None:
     of = watch()
     of.fetched("g", AT, 4, floor=-1, generation=2)
     assert sentences(of) == ["Group g was told the offset 4, which no member committed"]

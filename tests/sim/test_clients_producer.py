@@ -237,7 +237,7 @@ def test_what_cannot_be_brought_through_is_reported_when_patience_ends() -> None
     assert [finding.invariant for finding in client.findings] == ["I-50"]
 
 
-def test_a_topic_that_is_gone_keeps_nobody_waiting() -> None:
+def test_a_deleted_topic_keeps_no_producer_waiting() -> None:
     stage = Stage()
     client = producing(stage)
     told(produce(stage), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

@@ -292,7 +292,7 @@ def test_clients_live_through_a_topic_that_is_made_anew(quiet: Run) -> None:
     assert quiet.workload.counters["position in a new topic"] > 0
 
 
-def test_an_operation_that_nobody_can_carry_out_expires(quiet: Run) -> None:
+def test_an_operation_that_no_broker_can_carry_out_expires(quiet: Run) -> None:
     for machine in quiet.world.machines.values():
         machine.pause()
     assert quiet.do("create-topic u within=3s") == "expired"

@@ -241,7 +241,9 @@ def test_what_was_deleted_may_be_compacted_though_the_log_start_falls(checked: C
     assert findings.violations == []
 
 
-def test_what_nobody_could_compare_may_be_missing_elsewhere(checked: Checked) -> None:
+def test_a_compacted_batch_that_was_never_compared_may_be_missing_elsewhere(
+    checked: Checked,
+) -> None:
     """Tombstones as well; but what went with the front of the log was not compacted."""
     findings = Findings(lambda: 0, lambda _: None)
     known, rules = Batches("t-0", findings), CompactionRules(findings)

@@ -353,7 +353,7 @@ def test_a_weak_acknowledgement_is_still_right_about_the_offset() -> None:
     assert check(events, is_promise=_weak).counts == {AnomalyKind.DUPLICATE: 1}
 
 
-def test_a_weak_acknowledgement_orders_nobody_else_s_records() -> None:
+def test_acks_1_orders_only_the_records_of_its_own_producer() -> None:
     events = [
         *sent("w", producer="weak"),
         *acked(w=5),

@@ -261,7 +261,7 @@ def test_the_id_of_a_live_broker_is_not_taken(world: World) -> None:
     assert world.is_settled()
 
 
-def test_whoever_finds_its_id_taken_stops(world: World) -> None:
+def test_a_broker_whose_id_is_taken_stops(world: World) -> None:
     """The registration is there, but not that of this process."""
     intruder = world.intrude(2)
     world[2].pause()
@@ -413,7 +413,7 @@ def test_a_process_on_a_slow_disk_is_busy(world: World) -> None:
     assert set(values_of(world, 1, T0).values()) == {b"a", b"b", b"c"}
 
 
-def test_a_slow_sync_keeps_nobody_waiting(ends: Ends) -> None:
+def test_a_slow_sync_holds_up_no_other_request(ends: Ends) -> None:
     """F-49: the disk's thread waits, the node does not; the recovery point waits with it."""
     world = make_world(6, ends, flush_messages="1")
     world[1].disk.slow(2_000_000, "t-0/", ("sync",))

@@ -211,7 +211,7 @@ class TestStreams:
 
 
 class TestDialling:
-    def test_nobody_listens(self) -> None:
+    def test_no_process_listens(self) -> None:
         setup = Setup()
         setup.machines[ONE].is_listening = False
         client, _ = setup.dial()
@@ -500,7 +500,7 @@ class TestDeath:
             outcomes.add(len(client.frames))
         assert outcomes == {0, 1, 2}
 
-    def test_nobody_hears_of_a_power_cut_until_the_machine_is_back(self) -> None:
+    def test_no_peer_learns_of_a_power_cut_until_the_machine_is_back(self) -> None:
         setup = Setup(replace(QUIET, user_timeout_us=100 * SECOND_US))
         idle, _ = setup.connect("idle")
         client, server = setup.connect()
@@ -740,7 +740,7 @@ class TestLogRanges:
         assert client.frames == [b"\x01" * 20_000 + b"end"]
         assert server.wire.bytes_under_way == 0
 
-    def test_whoever_watches_gets_what_servers_send(self) -> None:
+    def test_an_observer_gets_what_servers_send(self) -> None:
         setup, _, server, chunk = self.serve(QUIET, 100)
         seen: list[bytes] = []
         setup.network.on_sent = lambda wire, data: seen.append(data)

@@ -116,7 +116,7 @@ def test_one_broker_alone_is_a_cluster_too() -> None:
     assert verdict.is_good, verdict.violations
 
 
-def test_whoever_asks_hears_of_notes_phases_and_expectations() -> None:
+def test_an_observer_gets_notes_phases_and_expectations() -> None:
     notes: list[str] = []
     phases: list[str] = []
     expected: list[Action] = []

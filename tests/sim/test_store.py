@@ -71,7 +71,7 @@ def test_writes_of_one_client_happen_in_their_order() -> None:
     assert [wish.applied for wish in wishes] == list(range(1, 31))
 
 
-def test_an_empty_write_is_done_without_anybody() -> None:
+def test_an_empty_write_needs_no_store() -> None:
     world = Ensemble()
     one = world.join(1)
     world.store.cut(ONE, silent=True)
@@ -159,7 +159,7 @@ def test_a_silent_cut_is_noticed_and_what_was_sent_into_it_never_happens() -> No
     assert lost.applied is None
 
 
-def test_nobody_waits_for_an_outcome_much_longer_than_sessions_last() -> None:
+def test_no_write_waits_for_its_outcome_much_longer_than_the_session_timeout() -> None:
     world = Ensemble()
     one = world.join(1)
     world.store.lose_next(ONE, applied=True)
@@ -486,7 +486,7 @@ def test_patience_with_one_silence_is_not_used_up_by_another() -> None:
 # The whole ensemble.
 
 
-def test_f40_out_of_service_nobody_writes_and_no_session_ends() -> None:
+def test_f40_out_of_service_no_client_writes_and_no_session_ends() -> None:
     world = Ensemble()
     one, two = world.join(1), world.join(2)
     one.wish("/a", Create("/id", ephemeral=True))

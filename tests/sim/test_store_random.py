@@ -120,7 +120,7 @@ def test_under_all_faults_the_promises_hold(seed: int, torn: bool) -> None:
     assert world.store.image.zxid == world.store.tree.zxid
 
 
-def test_whoever_lives_hears_every_outcome() -> None:
+def test_a_live_client_gets_every_outcome() -> None:
     for seed in range(10):
         chaos = Chaos(seed, torn=False)
         for broker_id in BROKERS:

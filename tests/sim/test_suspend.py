@@ -90,7 +90,7 @@ def test_one_machine_sleeps(broker: str) -> None:
 
 
 @pytest.mark.parametrize("jump", ["forward=60min", "back=1min"])
-def test_only_the_wall_clock_knows_and_nobody_is_elected(jump: str) -> None:
+def test_a_suspend_shows_in_the_wall_clock_only_and_no_leader_is_elected(jump: str) -> None:
     play(f"at 3s clock-jump all {jump} for=60min", "expect t-0 epoch=0", "expect t-1 epoch=0")
 
 

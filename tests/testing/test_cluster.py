@@ -35,7 +35,7 @@ def produce(cluster: Cluster, topic: str, count: int, first: int = 0) -> None:
     assert producer.flush(PATIENCE_S) == 0
 
 
-def test_records_are_on_all_brokers_and_everybody_reads_them(strandline_cluster: Cluster) -> None:
+def test_records_are_on_all_brokers_and_all_readers_get_them(strandline_cluster: Cluster) -> None:
     cluster = strandline_cluster
     cluster.create_topic("orders", partitions=2, replication_factor=3, retention_ms=-1)
     produce(cluster, "orders", 10)

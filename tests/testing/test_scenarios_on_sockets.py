@@ -96,7 +96,7 @@ def test_x2_three_replicas() -> None:
         assert steps.row() == ((2, 2), 2, 2, (2, 2), (2, 2))
 
 
-def test_x2b_a_slow_follower_holds_everybody_back_until_its_removal_is_committed() -> None:
+def test_x2b_a_slow_follower_holds_the_high_watermark_back_until_its_removal_is_committed() -> None:
     quick = {**IMPATIENT, "replica.lag.time.max.ms": 2000}
     with steps_of(3, quick) as steps:
         (a, b, c) = steps.replicas

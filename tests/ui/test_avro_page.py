@@ -106,7 +106,7 @@ def test_records_are_found_by_offset_time_and_decoded_key(avro_page: Page) -> No
     assert [each["offset"] for each in records(avro_page, at="time:0", limit=1)] == [0]
 
 
-def test_each_part_is_decoded_as_somebody_chose(page: Page, avro_page: Page) -> None:
+def test_each_part_is_decoded_as_the_user_chose(page: Page, avro_page: Page) -> None:
     first = records(avro_page, at="earliest", keys="bytes", values="text")[0]
     assert first["key"] == {"as": "hex", "text": "00 00 00 00 03 00"}
     assert first["value"]["as"] == "text"
@@ -118,7 +118,7 @@ def test_each_part_is_decoded_as_somebody_chose(page: Page, avro_page: Page) -> 
     assert "no schema registry was named (--schema-registry URL)" in without["reason"]
 
 
-def test_serve_names_the_registry_to_its_page_and_to_nobody_else(
+def test_serve_gives_the_registry_to_its_page_only(
     registry: LittleRegistry, tmp_path: Path
 ) -> None:
     url = registry.address.replace("http://", "http://reader:secret@")

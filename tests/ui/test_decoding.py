@@ -83,7 +83,7 @@ def test_a_topic_with_a_schema_of_its_own_is_read_with_it(schemas: Schemas) -> N
         ("avro", b"", "hex", "", "does not begin with a schema id"),
     ],
 )
-def test_what_somebody_chose_counts(
+def test_the_format_that_the_user_chose_counts(
     schemas: Schemas, form: str, data: bytes, kind: str, text: str, reason: str | None
 ) -> None:
     found = shown(form, schemas, data)

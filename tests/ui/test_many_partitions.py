@@ -132,7 +132,7 @@ def test_the_focus_stays_while_numbers_change(wide: Cluster, page: Page, tab: Ta
     assert tab.value("document.activeElement.innerText") == "0"
 
 
-def test_a_page_that_nobody_sees_is_told_nothing(wide: Cluster, page: Page, tab: Tab) -> None:
+def test_a_hidden_page_gets_no_updates(wide: Cluster, page: Page, tab: Tab) -> None:
     tab.open(f"{page.address}#/")
     tab.wait_for("42 topics")
 

@@ -91,7 +91,7 @@ class TestCommits:
         assert commit(stranger, epoch=2) is ErrorCode.UNKNOWN_MEMBER_ID
         assert commit(stranger, epoch=-1) is ErrorCode.UNKNOWN_MEMBER_ID
 
-    def test_by_an_administrator_when_nobody_is_there(self, world, commit):
+    def test_by_an_administrator_when_the_group_is_empty(self, world, commit):
         member = world.client()
         member.beat()
         member.leave()
@@ -195,7 +195,7 @@ class TestEnds:
         assert world.fail_over(2).state() is None
         assert world.offsets() == {}
 
-    def test_offsets_are_deleted_of_topics_that_nobody_reads(self, world, commit):
+    def test_offsets_are_deleted_of_topics_without_a_subscriber(self, world, commit):
         member = world.client(topics=["orders"])
         member.beat()
         commit(member)

@@ -76,7 +76,7 @@ class TestPatterns:
             world.settle(member)
         assert ("origins", 0) in member.owned
 
-    def test_a_pattern_that_nobody_uses_is_forgotten(self, world):
+    def test_an_unused_pattern_is_forgotten(self, world):
         member = pattern_client(world, "orders")
         world.settle(member)
         member.beat(subscribed_topic_regex="clicks")

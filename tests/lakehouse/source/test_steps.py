@@ -163,7 +163,9 @@ def test_a_cluster_without_ids_and_epochs_is_read_as_well() -> None:
 
 
 @given(st.lists(st.integers(1, 10**12), min_size=1, max_size=50), st.integers(1, 10**12))
-def test_limits_are_shared_in_proportion_and_nobody_starves(sizes: list[int], limit: int) -> None:
+def test_limits_are_shared_in_proportion_and_no_partition_starves(
+    sizes: list[int], limit: int
+) -> None:
     waiting = {TopicPartition("t", number): size for number, size in enumerate(sizes)}
     taken = shares(waiting, limit)
     assert all(1 <= taken[each] <= size for each, size in waiting.items())

@@ -89,7 +89,7 @@ def test_two_at_once_join_a_file_once(
     assert len(table.store.files()) == 2
 
 
-def test_the_vacuum_takes_what_nobody_needs_and_is_old(make_table: MakeTable) -> None:
+def test_vacuum_removes_old_unreferenced_files(make_table: MakeTable) -> None:
     table = filled(make_table, batches=2)
     abandoned = table.task([{"t": 9000, "k": "a"}, b"bad"], start=6)
     paths = {str(table.spec.directory() / abandoned.files[0].path)}

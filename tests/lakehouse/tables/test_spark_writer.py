@@ -250,7 +250,7 @@ def test_of_two_writers_at_once_one_commits(make_table: MakeTable) -> None:
     assert [each.query_id for each in table.store.history()] == ["other", "q", "q"]
 
 
-def test_somebody_else_s_commit_is_no_conflict(make_table: MakeTable) -> None:
+def test_another_writers_commit_is_no_conflict(make_table: MakeTable) -> None:
     table = seeded(make_table(), 2)
     theirs = DeltaTable(str(table.spec.directory()))
     store = table.by(Interrupted(table, theirs.optimize.compact))
