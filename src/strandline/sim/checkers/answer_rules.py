@@ -1,4 +1,4 @@
-"""What brokers answer to clients: I-26, I-47, I-56.
+"""Rules for the answers of brokers to clients: I-26, I-47, I-56.
 
 An answer to a fetch names ranges of log files. At the moment at which it is sent each of them must
 consist of whole batches that match their checksums and lie below what the replica calls committed.
@@ -63,7 +63,7 @@ class TimeRules:
 
 
 def _what_is_there(model: LogModel, answer: TimeAnswer) -> str | None:
-    """What is wrong with the record that was named."""
+    """The mistake in an answer that named this record; None without one."""
     if answer.offset < 0:
         return None
     if answer.timestamp < answer.asked:

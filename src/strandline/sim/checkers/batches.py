@@ -36,7 +36,7 @@ from strandline.types import BrokerId
 
 
 def unreadable(data: bytes, position: int, *, may_have_gaps: bool) -> str | None:
-    """What is wrong with the records of the batch there, which is whole and as it was written."""
+    """The fault in the records of an undamaged batch; None without one."""
     header = parse_header(data, position)
     name = f"the batch at offset {header.base_offset}"
     if header.attributes & TRANSACTIONAL_BIT and header.producer_id < 0:
@@ -86,7 +86,7 @@ Records: TypeAlias = Mapping[int, Written]
 
 
 class Writer(NamedTuple):
-    """Who wrote a batch, and up to which of its sequence numbers."""
+    """The producer of a batch, and its last sequence number."""
 
     producer_id: int
     epoch: int

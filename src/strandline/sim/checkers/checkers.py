@@ -66,7 +66,7 @@ class Checkers:
 
     @property
     def violations(self) -> list[Violation]:
-        """What was found, in the order in which it was."""
+        """The violations, in the order in which they were found."""
         return self.rules.findings.violations
 
     @property
@@ -76,7 +76,7 @@ class Checkers:
 
     @property
     def scope(self) -> Scope:
-        """What may still be asked of the run."""
+        """The checks that still apply to the run."""
         return self.rules.scope
 
     def kept(self, history: Iterable[Event]) -> set[Value]:
@@ -290,7 +290,7 @@ class Checkers:
 
 
 def _topic_of(log: Log, before: Iterable[PartitionModel]) -> TopicId:
-    """Whose log it is. A crash may have lost the file that says so; then it is whose it was."""
+    """The topic of a log. A crash may have lost the file with it; then it is the last known one."""
     if log.topic_id != NO_TOPIC_ID:
         return log.topic_id
     known = (partition.topic_id for partition in before if partition.at == log.topic_partition)

@@ -1,4 +1,4 @@
-"""What the checkers ask about the brokers of a world, beside their logs."""
+"""Queries of the checkers about the brokers of a world, beside their logs."""
 
 from __future__ import annotations
 

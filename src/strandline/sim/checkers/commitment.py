@@ -1,4 +1,4 @@
-"""What is committed stays, everywhere: I-11, I-13 to I-15, I-22 to I-25, I-27, I-32.
+"""Committed records stay on every replica: I-11, I-13 to I-15, I-22 to I-25, I-27, I-32.
 
 The checks that need all replicas of a partition at once. Each is asked at the moment at which it
 could become false: when leadership is accepted, when a high watermark rises, when a log is cut,

@@ -1,4 +1,4 @@
-"""What compaction may take from a log, and what it must leave: I-36 and I-44.
+"""The records that compaction may remove from a log, and must keep: I-36 and I-44.
 
 A reader of a compacted log from its start must come to the same newest value of every key as one
 that read everything that was ever written. So a log is compared, when a cleaned segment has taken
@@ -36,14 +36,14 @@ class Newest(NamedTuple):
 
 
 class Content(NamedTuple):
-    """What was in a log at some moment."""
+    """The contents of a log at some moment."""
 
     batches: tuple[Batch, ...]
     remains: Mapping[int, Remains]
 
 
 def content_of(model: LogModel) -> Content:
-    """What is in the log now, as its model has it."""
+    """The present contents of the log, by its model."""
     return Content(tuple(model.batches), dict(model.remains))
 
 

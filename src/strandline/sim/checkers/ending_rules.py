@@ -1,4 +1,4 @@
-"""What must have come right in the end: I-40 at the end, and I-48 to I-51.
+"""Rules for the settled cluster at the end of a run: I-40 at the end, and I-48 to I-51.
 
 Asked once, when all faults are over, everything runs, clients are done and the cluster is said to
 have settled. The caller that runs the world says how long that may take.
@@ -188,7 +188,7 @@ class EndingRules:
 
 
 def _summary(log: Log, model: LogModel | None, start: int) -> tuple[object, ...]:
-    """What must be equal on all replicas, of a log that starts there."""
+    """The part of a log, from that start on, that must be equal on all replicas."""
     ends = (log.high_watermark, log.log_end_offset)
     if model is None or model.is_compacted:
         # Each replica is compacted by itself; what is left is compared key by key (I-36).

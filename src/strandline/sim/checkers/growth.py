@@ -18,7 +18,7 @@ class Growth:
         self._times_us: list[int] = []
 
     def begin(self, end: int, now_us: int) -> None:
-        """What was before does not count: it leads from now on, or was cut."""
+        """Forget earlier ends: the replica was elected, or its log truncated."""
         self._ends, self._times_us = [end], [now_us]
 
     def note(self, end: int, now_us: int) -> None:

@@ -329,7 +329,7 @@ class LogModel(BatchList):
     def _problem(
         self, fields: tuple[int, ...] | None, data: bytes, position: int, segment: Segment
     ) -> str | None:
-        """What is wrong with the batch there, or None."""
+        """The fault of the batch at that position, or None."""
         if fields is None:
             return f"is no whole batch in {len(data) - position} bytes"
         size = _size_in(fields)

@@ -1,4 +1,4 @@
-"""What lies on the disk of a broker: I-02 in full, I-04, I-07 for the tables, I-08.
+"""Rules for the files on the disk of a broker: I-02 in full, I-04, I-07 for the tables, I-08.
 
 These look at everything and cost accordingly, so a sweep takes one replica at a time, and the ends
 of phases take all. Reads go through the ordinary classes of `storage`, with the disk told not to

@@ -27,7 +27,7 @@ class Sweeps:
         self._count = 0
 
     def light(self, hostings: Iterable[Hosting]) -> None:
-        """What is cheap, and one log on disk."""
+        """The cheap checks, and those of one log on disk."""
         rules = self._rules
         self._count += 1
         candidates: list[tuple[Machine, LogModel]] = []

@@ -58,7 +58,7 @@ class Request:
     code: Callable[[Any], int]
     """Finds the error code in the answer."""
     leader_of: TopicPartition | None = None
-    """Who is to do it; None: the controller."""
+    """The broker that the request goes to; None: the controller."""
     also_again: frozenset[ErrorCode] = frozenset()
     """Errors that will pass, in this case."""
 
@@ -80,7 +80,8 @@ class AdminOperation(SimClient):
         self.outcome = ""
         """In words, once it is done: `done`, `refused CODE`, or `expired`."""
         self.deleted: list[tuple[TopicPartition, int]] = []
-        """What DeleteRecords said: the partition, and the offset before which nothing is left."""
+        """The answer to DeleteRecords: the partition, and the offset before which nothing is
+        left."""
         self.on_deleted: Callable[[TopicPartition, TopicId, int], None] | None = None
         self.connection: Connection | None = None
         """The one that the last answer came over."""
@@ -98,7 +99,7 @@ class AdminOperation(SimClient):
         raise NotImplementedError
 
     def topics(self) -> list[str]:
-        """Whose metadata it needs."""
+        """The topics whose metadata it needs."""
         return []
 
     def settings(self, *others: str) -> dict[str, str]:

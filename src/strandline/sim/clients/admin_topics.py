@@ -136,7 +136,7 @@ class AlterConfig(AdminOperation):
     """`alter-config t min.insync.replicas=1 segment.bytes=-`: sets, or with `-` resets (F-69)."""
 
     def resource(self) -> tuple[int, str]:
-        """Whose settings: type and name."""
+        """The resource of the settings: type and name."""
         return _TOPIC, self.action.word(0)
 
     def script(self) -> Script:

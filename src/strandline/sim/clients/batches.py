@@ -28,7 +28,7 @@ from strandline.types import (
 )
 
 WALL_MS: Final = 1_700_000_000_000
-"""What a right clock shows at the time 0 of a run."""
+"""The wall clock time at the time 0 of a run, in ms."""
 _DAY_MS: Final = 86_400_000
 _STRANGE_MS: Final = (-400 * _DAY_MS, -_DAY_MS, -3_600_000, 60_000, 30 * _DAY_MS, 4000 * _DAY_MS)
 """How far from now the timestamps of odd batches are (F-59)."""
@@ -58,7 +58,7 @@ class RecordedBatch(Batch):
         tombstone that there may be behind them."""
         self.codec = Codec.NONE
         self.claimed_ms: int | None = None
-        """What its header says of the largest timestamp; None: the truth."""
+        """The largest timestamp in its header; None: the true one."""
         self.place = ""
         """The incarnation of the partition that it was first sent to, in the history."""
         self.attempts = 0
@@ -157,7 +157,7 @@ def encode(batch: RecordedBatch) -> bytes:
 
 
 def value_of(stored: bytes | None) -> bytes | None:
-    """What the history calls the value of a record that was read."""
+    """The name, in the history, of the value of a record that was read."""
     return None if stored is None else stored.partition(b":")[0]
 
 

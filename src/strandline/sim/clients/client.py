@@ -1,4 +1,4 @@
-"""What all simulated clients are: a name, a stream of random numbers, connections, findings.
+"""The base of all simulated clients: a name, a random stream, connections, findings.
 
 A client is a state machine: the schedule and the network call it, and it sends frames and plans
 alarms; it never waits. `finish()` asks it to begin nothing new and to bring the last through; when
@@ -73,7 +73,7 @@ class SimClient:
 
     @property
     def counters(self) -> Counter[str]:
-        """What happened to it how often."""
+        """Counts of events by name."""
         return self.cluster.counters
 
     @property

@@ -32,7 +32,7 @@ _GRACE_US: Final = 5_000
 
 
 class Leader(NamedTuple):
-    """Who leads a partition, as far as is known."""
+    """The leader of a partition, as far as is known."""
 
     broker_id: BrokerId
     epoch: LeaderEpoch
@@ -46,7 +46,7 @@ class Cluster:
     ) -> None:
         self.versions = versions
         self.topics = topics
-        """Whose metadata is asked for; more may be added before a `refresh`."""
+        """The topics whose metadata is requested; more may be added before a `refresh`."""
         self.counters: Counter[str] = Counter()
         self.malformed: list[str] = []
         """Answers that were none, although the network did no harm."""
@@ -94,7 +94,7 @@ class Cluster:
         return found
 
     def leader(self, at: TopicPartition) -> Leader | None:
-        """Who leads. Without an answer, a refresh is on its way."""
+        """The leader; None while it is unknown, and then a refresh is on its way."""
         found = self.partition(at)
         return None if found is None else Leader(found.leader, found.leader_epoch)
 
@@ -110,7 +110,7 @@ class Cluster:
             self.counters["leader hint used"] += 1
 
     def controller(self) -> BrokerId | None:
-        """Who is the controller. Without an answer, a refresh is on its way."""
+        """The controller; None while it is unknown, and then a refresh is on its way."""
         controller = self.router.view.controller
         if controller is None:
             self.stale()

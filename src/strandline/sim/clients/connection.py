@@ -41,7 +41,7 @@ class Wire(Protocol):
 
 
 class Peer(Protocol):
-    """What the network calls, always later than the call that led to it."""
+    """The callbacks of the network, never made within the call that led to them."""
 
     def opened(self) -> None:
         """The connection stands."""
@@ -54,10 +54,10 @@ class Peer(Protocol):
 
 
 class Watcher(Protocol):
-    """Who owns the connections of a client."""
+    """The owner of the connections of a client."""
 
     def connection_ended(self, connection: Connection, *, was_open: bool) -> None:
-        """It is of no use any more. Its requests have their outcomes."""
+        """The connection has ended. Its requests have their outcomes."""
 
     def request_overdue(self, broker_id: BrokerId, api: ApiKey) -> None:
         """A broker did not answer in time."""

@@ -47,7 +47,7 @@ _OF: Final = b"="
 
 
 class Copied(NamedTuple):
-    """What a copier says that it has done: everything below `stored`."""
+    """The progress that a copier reports: everything below `stored` is copied."""
 
     name: str
     source: TopicPartition
@@ -72,7 +72,7 @@ class Copier(Transactional):
 
     @property
     def copied(self) -> Copied | None:
-        """What it says at the end; None if nothing can be said."""
+        """Its report at the end; None if its progress is unknown."""
         if self.stored is None or self.is_void:
             return None
         return Copied(self.name, self.source, self.target, self.stored)
@@ -154,7 +154,7 @@ def not_copied_once(
     last_readers: Iterable[str],
     may_be_gone: Callable[[Value, Partition], bool],
 ) -> Iterator[str]:
-    """What is wrong with the copies, as far as those who read everything at the end saw."""
+    """The faults in the copies, by what the readers at the end have read."""
     stored = copied.stored
     source, target = _prefix(copied.source), _prefix(copied.target)
     polled = [event for event in events if isinstance(event, Polled)]

@@ -18,7 +18,7 @@ from strandline.types import NO_EPOCH, NO_TOPIC_ID, LeaderEpoch, TopicId, TopicP
 
 
 class EpochEnd(NamedTuple):
-    """What a leader has answered to OffsetForLeaderEpoch."""
+    """A leader's answer to OffsetForLeaderEpoch."""
 
     leader_epoch: LeaderEpoch
     """In which it leads."""
@@ -39,14 +39,14 @@ class FetchPosition:
     place: str = ""
     """The partition in the history."""
     epoch_end: EpochEnd | None = None
-    """What the last leader said that was asked for the end of an epoch."""
+    """The last answer to a request for the end of a leader epoch."""
     is_busy: bool = False
     """Whether a request about it is on its way."""
     not_before_us: int = 0
     log_start: int = 0
     """The highest log start offset in an answer so far."""
     lost_offset: int | None = None
-    """What was out of range, until it is known where the log begins."""
+    """The offset that was out of range, until the log start offset is known."""
     lost_epoch: LeaderEpoch = NO_EPOCH
     """The leader epoch of who said so."""
     end: int | None = None
@@ -54,7 +54,7 @@ class FetchPosition:
 
     @property
     def offset(self) -> int | None:
-        """What is read next; None: it must be found out."""
+        """The next offset to read; None: it must be looked up."""
         return self.core.offsets.get(self.at)
 
     @property

@@ -57,7 +57,7 @@ class GarbageClient(TryingClient):
         super().__init__(world, spec, options, every="500ms")
         self._topic = options.text("topic", "t")
         self.repertoire = list(MISCHIEF)
-        """What it sends, drawn each time."""
+        """The bytes to send, drawn each time."""
         self.lies = list(LIES) if options.flag("lies", default=True) else []
         """Which lies it tells besides."""
         self._liar = world.streams(f"lies of {spec.name}")

@@ -39,7 +39,7 @@ class _Generation:
 
 @dataclass(slots=True)
 class _Commits:
-    """What was committed for one partition."""
+    """The committed offsets of one partition."""
 
     tried: dict[int, None] = field(default_factory=dict)
     acknowledged: dict[int, int] = field(default_factory=dict)
@@ -82,7 +82,7 @@ class GroupWatch:
         state.tenures = state.tenures or Tenures()
 
     def tenures(self, group: str) -> Tenures | None:
-        """Who owns what since when; None in groups of classic members only."""
+        """The owners of partitions by epoch; None in groups of classic members only."""
         return self._group(group).tenures
 
     def owned(self, group: str, epoch: int, member: str, owned: Iterable[TopicPartition]) -> None:
@@ -170,7 +170,7 @@ class GroupWatch:
         unknown[generation] = min(offset, unknown.get(generation, offset))
 
     def floor(self, group: str, at: TopicPartition, generation: int) -> int:
-        """What the owner of a partition must be told at least, if it asks now."""
+        """The least committed offset that the owner of a partition must get, if it fetches now."""
         commits = self._commits(group, at)
         last = max((each for each in commits.acknowledged if each < generation), default=-1)
         if last < 0:
@@ -234,7 +234,7 @@ class WatchedMember(MemberObserver):
         self._newest = -1
         self._synced_with: BrokerId | None = None
         self._owned: dict[TopicPartition, BrokerId | None] = {}
-        """What a member with epochs owns, and who granted it."""
+        """The partitions of a member with epochs, and the broker that assigned them."""
         self._as_what: dict[TopicPartition, int] = {}
         """In which generation or tenure the committed offsets are asked for."""
         self._floors: dict[TopicPartition, int] = {}
@@ -336,5 +336,5 @@ class WatchedMember(MemberObserver):
 
 
 def _name_of(who: Membership) -> str:
-    """Whom its group takes it for, also after it has come back."""
+    """The member's identity in the group, which outlives a rejoin."""
     return who.instance_id or who.member_id

@@ -84,7 +84,7 @@ class Intruder(TryingClient):
         super().__init__(world, spec, options, every="300ms")
         self.topic = options.text("topic", "t")
         self.repertoire = list(ATTEMPTS)
-        """What it asks for, drawn each time."""
+        """The request to send, drawn each time."""
 
     def act(self) -> None:
         """See `TryingClient`."""

@@ -45,7 +45,7 @@ from strandline.sim.scenarios.script import BadScript
 
 @dataclass(frozen=True, slots=True)
 class Watches:
-    """What members of the same group have in common."""
+    """The options that members of one group share."""
 
     groups: GroupWatch
     shares: ShareWatch

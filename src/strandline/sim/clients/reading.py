@@ -1,4 +1,4 @@
-"""What is in the bytes that a fetch brought, with everything checked that a reader can check.
+"""Parses the records of a fetch, and checks all that a reader can check.
 
 Every batch must match its checksum (I-47), lie below what its reader may see (I-26), and follow the
 one before it. A last batch that is cut off is no fault: a broker fills the space that it was given.
@@ -32,9 +32,9 @@ class Read:
     epochs: list[tuple[int, LeaderEpoch]] = field(default_factory=list)
     """Of each batch, the first offset and the leader epoch."""
     corrupt: str | None = None
-    """What is wrong with the bytes behind `position`."""
+    """The fault in the bytes behind `position`."""
     beyond: str | None = None
-    """What was sent although this reader may not see it yet."""
+    """Records that were sent although this reader may not see them yet."""
 
 
 def read(data: PartitionData, position: int, *, isolation: int) -> Read:

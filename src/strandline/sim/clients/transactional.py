@@ -62,9 +62,9 @@ class Transactional(SimClient):
         self.in_flight_max = options.number("in-flight", 1, least=1)
         self.group = f"tg-{self.transactional_id}"
         self.source = TopicPartition(self.topic, 0)
-        """Whose offset is stored."""
+        """The partition whose offset is stored."""
         self.stored: int | None = None
-        """What is stored at the end for the group; -1: nothing."""
+        """The group's committed offset at the end; -1: none."""
         self.stores = options.flag("offsets")
         self._partitions = options.partitions()
         self._every_us = options.time_us("every", "100ms")
