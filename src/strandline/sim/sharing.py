@@ -47,7 +47,7 @@ def with_share_group(
         "share.coordinator.state.topic.num.partitions": str(random.choice((1, 1, 2))),
         "share.coordinator.state.topic.replication.factor": str(min(3, options.brokers)),
         "share.coordinator.state.topic.min.isr": str(min(2, options.brokers)),
-        "share.coordinator.state.topic.prune.interval.ms": str(random.choice((300, 2000, 300000))),
+        "share.coordinator.state.topic.prune.interval.ms": str(random.choice((5000, 300000))),
         "share.coordinator.snapshot.update.records.per.snapshot": str(random.choice((0, 3, 20))),
         "share.coordinator.load.buffer.size": str(random.choice((1, 1000, 5242880))),
     }

@@ -40,6 +40,8 @@ _RETRY_US: Final = 50_000
 _QUIET_US: Final = 40_000_000
 """Without a new record for so long, nothing more comes: a group may have to wait for locks, for
 sessions, and for a share coordinator that it gave up asking."""
+_ROUNDING_US: Final = 5_000
+"""Brokers keep time in whole milliseconds, by clocks that drift: so much earlier a lock may end."""
 _SETTLING: Final = (AckType.ACCEPT, AckType.REJECT, AckType.GAP)
 _GONE: Final = frozenset(
     {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NETWORK_EXCEPTION}
@@ -335,7 +337,7 @@ class ShareMember(SimClient):
         broker_id = session.connection.broker_id
         is_led = led is not None and led == self.world.leadership(broker_id, at)
         is_newest = led is not None and is_led and led.leader_epoch == self.world.leader_epoch(at)
-        until_us = asked.at_us + 1000 * answer.acquisition_lock_timeout_ms
+        until_us = asked.at_us + 1000 * answer.acquisition_lock_timeout_ms - _ROUNDING_US
         there = self._offsets(session.connection, data)
         for batch in data.acquired_records or ():
             for offset in range(batch.first_offset, batch.last_offset + 1):
