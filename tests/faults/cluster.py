@@ -168,18 +168,25 @@ class ClusterProcesses(ABC):
 
         def created() -> bool:
             outcome: Future[Any] = self._client().create_topics([new])[topic]
-            try:
-                outcome.result(WAIT_S)
-            except KafkaException as refused:
-                # Brokers hear of one another each at its own pace, and so does the controller.
-                if refused.args[0].code() != KafkaError.INVALID_REPLICATION_FACTOR:
-                    raise
-                return False
-            return True
+            return self._is_done(outcome, KafkaError.INVALID_REPLICATION_FACTOR)
 
         until(created, f"{replication_factor} brokers that can have replicas", seconds=WAIT_S)
         for partition in range(partitions):
             self.wait_until_in_sync(topic, partition, replication_factor)
+
+    def delete_topic(self, topic: str) -> None:
+        """Delete it and wait until the metadata does not know it."""
+        self.note(f"delete {topic}")
+
+        def deleted() -> bool:
+            return self._is_done(self._client().delete_topics([topic])[topic])
+
+        until(deleted, f"a controller that deletes {topic}", seconds=WAIT_S)
+        until(
+            lambda: self.state_of(topic, 0).leader_epoch < 0,
+            f"the end of {topic}",
+            seconds=WAIT_S,
+        )
 
     # ---- what is asked of it
 
@@ -286,6 +293,21 @@ class ClusterProcesses(ABC):
             return str(self.state_of(topic, partition))
         except Exception as error:  # noqa: BLE001 - the account must be told whatever is broken
             return f"state unknown: {error!r}"
+
+    def _is_done(self, outcome: Future[Any], *not_yet: int) -> bool:
+        """Whether a request has done its work; False when it is to be sent again. Brokers hear of
+        one another, and of a new controller, each at its own pace (`not_yet`: further codes)."""
+        try:
+            outcome.result(WAIT_S)
+        except KafkaException as refused:
+            code = refused.args[0].code()
+            if code == KafkaError.NOT_CONTROLLER:
+                # librdkafka keeps the controller that it knows until it reads metadata again.
+                self._client().list_topics(timeout=WAIT_S)
+            elif code not in not_yet:
+                raise
+            return False
+        return True
 
     def _client(self) -> AdminClient:
         if self._admin is None:

@@ -10,7 +10,8 @@ OFFSETS = "__consumer_offsets"
 OFFSETS_PARTITIONS = int(SETTINGS["offsets.topic.num.partitions"])
 
 
-def test_coordinators_are_killed_in_turn(cluster: ZooKeeperCluster) -> None:
+def test_coordinators_are_killed_in_turn(own_cluster: ZooKeeperCluster) -> None:
+    cluster = own_cluster
     with under_load(cluster, with_group=True) as load:
         for partition in range(OFFSETS_PARTITIONS):
             coordinator = cluster.leader_of(OFFSETS, partition)
@@ -21,7 +22,8 @@ def test_coordinators_are_killed_in_turn(cluster: ZooKeeperCluster) -> None:
             cluster.wait_until_in_sync(OFFSETS, partition)
 
 
-def test_coordinator_that_wakes_up_as_a_zombie(cluster: ZooKeeperCluster) -> None:
+def test_coordinator_that_wakes_up_as_a_zombie(own_cluster: ZooKeeperCluster) -> None:
+    cluster = own_cluster
     with under_load(cluster, with_group=True) as load:
         partition = partition_of(GROUP)
         coordinator = cluster.leader_of(OFFSETS, partition)

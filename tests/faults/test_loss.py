@@ -50,7 +50,10 @@ def test_acks_1_loses_what_a_deposed_leader_acknowledged(
     assert report.beyond(LOSS) == [], str(report)
 
 
-def test_unclean_election_loses_what_only_the_last_leader_had(cluster: ZooKeeperCluster) -> None:
+def test_unclean_election_loses_what_only_the_last_leader_had(
+    own_cluster: ZooKeeperCluster,
+) -> None:
+    cluster = own_cluster
     cluster.create_topic(
         TOPIC, config={"min.insync.replicas": "1", "unclean.leader.election.enable": "true"}
     )
