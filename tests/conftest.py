@@ -16,6 +16,7 @@ settings.load_profile("strandline")
 
 HERE = Path(__file__).parent
 _LONGEST_FIRST = (
+    "upgrade/test_rolling.py",
     "lakehouse",
     "faults",
     "machines",
@@ -25,11 +26,14 @@ _LONGEST_FIRST = (
     "clients",
     "zookeeper",
 )
-"""Directories whose tests take long, one by one or in a group: at the end they would be waited for
-by processes with nothing left to do. With `--no-loadscope-reorder`; else large groups are first."""
+"""Files and directories whose tests take long, one by one or in a group: at the end they would be
+waited for by processes with nothing left to do. With `--no-loadscope-reorder`; else large groups
+are first."""
 
 _ONE_BY_ONE = ("faults", "machines")
-"""Directories whose tests take long and share nothing."""
+"""Directories whose tests take long and share nothing, but for those that take turns."""
+_TAKES_TURNS = "kept"
+"""The fixture of tests that share something large with the others of their file."""
 
 
 @pytest.hookimpl(wrapper=True)
@@ -50,15 +54,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep the tests of a file together: each process that has some of them makes its fixtures."""
     for item in items:
         file, directory = _place(item.path)
-        if directory not in _ONE_BY_ONE and item.get_closest_marker("xdist_group") is None:
+        alone = directory in _ONE_BY_ONE and _TAKES_TURNS not in getattr(item, "fixturenames", ())
+        if not alone and item.get_closest_marker("xdist_group") is None:
             item.add_marker(pytest.mark.xdist_group(file))
     items.sort(key=_rank)
 
 
 def _rank(item: pytest.Item) -> int:
-    _, directory = _place(item.path)
-    names = _LONGEST_FIRST
-    return names.index(directory) if directory in names else len(names)
+    ranks = [_LONGEST_FIRST.index(each) for each in _place(item.path) if each in _LONGEST_FIRST]
+    return min(ranks, default=len(_LONGEST_FIRST))
 
 
 @cache
