@@ -12,7 +12,7 @@ from typing import Final
 
 from strandline.sim.plan import ClientSpec, Options
 
-CHANCE: Final = 0.2
+CHANCE: Final = 0.1
 GROUP: Final = "sg"
 _KIND: Final = "share"
 _OFFSETS_SEGMENT: Final = "offsets.topic.segment.bytes"
