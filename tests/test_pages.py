@@ -154,7 +154,7 @@ def too_wide(page: str) -> list[str]:
 
 @pytest.mark.parametrize(
     "page",
-    [page for page in PAGES if page.is_relative_to(DOCS) or page == ROOT / "README.md"],
+    [page for page in PAGES if page != ROOT / "README.zh.md"],
     ids=lambda path: str(path.relative_to(ROOT)),
 )
 def test_lines_of_prose_have_at_most_120_characters(page: Path) -> None:

@@ -12,7 +12,13 @@ from strandline.protocol.messages import initialize_share_group_state as initial
 from strandline.protocol.messages import read_share_group_state as read
 from strandline.protocol.messages import write_share_group_state as write
 from strandline.sharing.coordinator import ShareCoordinator
-from strandline.sharing.effects import AppendRecords, Effect, Reply, ShareCoordinatorSettings
+from strandline.sharing.effects import (
+    AppendRecords,
+    Effect,
+    Prune,
+    Reply,
+    ShareCoordinatorSettings,
+)
 from strandline.sharing.partition import SharePartition
 from strandline.sharing.values import AckBatch, AckType, Limits, LogBatch
 from strandline.types import Instant, LeaderEpoch, TopicId
@@ -29,6 +35,7 @@ class Stage:
         self.log: list[CoordinatorRecord] = []
         self.answers: list[Any] = []
         self.fails_with: ErrorCode | None = None
+        self.pruned_to = 0
         self.lead(1)
 
     def lead(self, epoch: int) -> None:
@@ -54,6 +61,18 @@ class Stage:
                     self.log += effect.records
                 ended = self.coordinator.appended(effect.append_id, self.fails_with, NOW)
                 self.carry_out(ended)
+            elif isinstance(effect, Prune):
+                self.pruned_to = effect.before
+
+    def prune(self, rounds: int) -> list[int]:
+        """Let the interval of pruning pass so often: the length of the log after each round."""
+        found = []
+        for _ in range(rounds):
+            at_ms = self.coordinator.next_deadline()
+            assert at_ms is not None
+            self.carry_out(self.coordinator.tick(Instant(at_ms, NOW.wall_ms)))
+            found.append(len(self.log))
+        return found
 
     def ask(self, request: Any) -> Any:
         """The answer for the one partition that is asked for."""
@@ -65,10 +84,10 @@ class Stage:
         ((part,),) = [result.partitions for result in self.answers.pop().results]
         return part
 
-    def initialize(self, state_epoch: int, start: int) -> Any:
+    def initialize(self, state_epoch: int, start: int, group: str = "g") -> Any:
         item = initialize.PartitionData(partition=0, state_epoch=state_epoch, start_offset=start)
         topic = initialize.InitializeStateData(topic_id=TOPIC, partitions=[item])
-        return self.ask(initialize.InitializeShareGroupStateRequest(group_id="g", topics=[topic]))
+        return self.ask(initialize.InitializeShareGroupStateRequest(group_id=group, topics=[topic]))
 
     def read(self, leader_epoch: int) -> Any:
         item = read.PartitionData(partition=0, leader_epoch=leader_epoch)
@@ -190,3 +209,21 @@ def test_what_was_never_initialised_can_be_neither_read_nor_written() -> None:
     stage = Stage()
     assert stage.read(1).error_code == ErrorCode.INVALID_REQUEST
     assert stage.write(1, (0, 0, 2, 1)).error_code == ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize("is_loaded_again", [False, True])
+def test_pruning_rests_when_the_log_has_nothing_but_what_is_needed(is_loaded_again: bool) -> None:
+    """New snapshots of all states in turns were written for ever, each making the others old."""
+    stage = Stage(updates_per_snapshot=100)
+    for group in ("g", "h", "i"):
+        stage.initialize(1, 0, group)
+    stage.read(1)
+    for offset in range(10):
+        stage.write(1, (offset, offset, 2, 1))
+    written = len(stage.log)
+    if is_loaded_again:
+        stage.lead(2)
+    lengths = stage.prune(8)
+    assert lengths[0] > written, "snapshots of the old states, for the log to be cut before them"
+    assert lengths[3:] == [lengths[3]] * 5
+    assert stage.pruned_to >= written

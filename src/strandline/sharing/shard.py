@@ -57,6 +57,8 @@ class Shard:
         self._entries: dict[ShareKey, _Entry] = {}
         self._pending: dict[int, _Pending] = {}
         """Appends that are neither durable nor refused, in the order of the log."""
+        self._end = 0
+        """The offset behind the last record that is known to be durable, or 0."""
 
     # -- Loading -----------------------------------------------------------------------------
 
@@ -151,8 +153,10 @@ class Shard:
     def _settle(self, key: ShareKey, change: Change, base_offset: int | None, index: int) -> None:
         entry = self._entries[key]
         entry.durable = updated(entry.durable, change)
-        if isinstance(change, ShareState) and base_offset is not None:
-            entry.snapshot_at = base_offset + index
+        if base_offset is not None:
+            self._end = max(self._end, base_offset + index + 1)
+            if isinstance(change, ShareState):
+                entry.snapshot_at = base_offset + index
         if entry.durable is None and entry.current is None:
             del self._entries[key]
 
@@ -203,14 +207,19 @@ class Shard:
 
     def stale(self, most: int) -> Iterator[tuple[ShareKey, ShareState]]:
         """Share partitions that a new snapshot would let the log be pruned further: first those
-        whose snapshot's place is not known, then the ones with the oldest."""
+        whose snapshot's place is not known, then the ones with the oldest. None while there is
+        nothing but the newest snapshots from the oldest of them on: new ones would replace one
+        another for ever."""
         idle = [
-            (entry.snapshot_at or -1, key, entry.current)
+            (-1 if entry.snapshot_at is None else entry.snapshot_at, key)
             for key, entry in self._entries.items()
             if entry.current is not None and entry.last_append not in self._pending
         ]
-        newest = max((at for at, _, _ in idle), default=-1)
-        found = sorted(each[:2] for each in idle if each[0] == -1 or each[0] < newest)
+        oldest = min((at for at, _ in idle), default=-1)
+        if oldest >= 0 and self._end - oldest <= len(self._entries):
+            return
+        newest = max((at for at, _ in idle), default=-1)
+        found = sorted(each for each in idle if each[0] == -1 or each[0] < newest)
         for _, key in found[:most]:
             state = self._entries[key].current
             if state is not None:
