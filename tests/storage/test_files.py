@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from strandline.errors import StorageError
-from strandline.storage import real_files, system_calls
+from strandline.storage import real_files, real_lock, system_calls
 from strandline.storage.files import (
     Files,
     LockHeld,
@@ -157,7 +157,7 @@ def test_a_file_system_without_locks_is_named(
     def refuse(descriptor: int) -> None:
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(real_files, "lock_exclusively", refuse)
+    monkeypatch.setattr(real_lock, "lock_exclusively", refuse)
     with pytest.raises(StorageError, match=r"refuses to lock files .*two brokers") as refused:
         RealFiles().lock(f"{tmp_path}/.lock")
     assert not isinstance(refused.value, LockHeld)

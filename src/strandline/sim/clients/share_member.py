@@ -136,7 +136,7 @@ class ShareMember(SimClient):
         self._expected = [
             each
             for each in self._expected
-            if each[0] in places and not self.watch.may_be_done(self.group, *each)
+            if each[0] in places and not self.watch.is_done(self.group, *each)
         ]
         if not self._expected or self.now_us > min(self.give_up_us, self._news_us + _QUIET_US):
             self.done()
@@ -285,6 +285,8 @@ class ShareMember(SimClient):
             code = ErrorCode(outcome.error_code)
         if code is not ErrorCode.NONE:
             self.counters[f"share fetch {code.name}"] += 1
+            if isinstance(outcome, RequestFailed):
+                self.watch.unheard(self.group)
             session.end()
             if life.sessions.get(session.connection.broker_id) is session:
                 del life.sessions[session.connection.broker_id]
@@ -294,6 +296,8 @@ class ShareMember(SimClient):
         session.answered()
         if life is self._life:
             self._take(session, asked, outcome)
+        else:
+            self.watch.unheard(self.group)
         is_slow = self._work_us and not self.is_finishing
         delay_us = self.about(self._work_us) if is_slow else 1_000
         session.not_before_us = max(session.not_before_us, self.now_us + delay_us)
@@ -307,7 +311,9 @@ class ShareMember(SimClient):
         for topic in answer.responses:
             for data in topic.partitions:
                 at = self._at(topic.topic_id, data.partition_index)
-                if at is not None:
+                if at is None:
+                    self.watch.unheard(self.group)
+                else:
                     self._take_one(session, asked, at, topic.topic_id, data, answer)
 
     def _take_one(

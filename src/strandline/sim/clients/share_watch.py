@@ -4,7 +4,7 @@
   then. (A leader that does not know yet that it is deposed hands out what it likes, as in Kafka.)
 - One leader does not hand out a record that another member of the group has and may still have.
 - Every record that can be read is handed out, again and again until it is accepted, rejected, or
-  was handed out too often.
+  was handed out too often. (A delivery in an answer that no member heard counts for the broker.)
 
 A member has a record from the answer that brought it until it says what became of it, until its
 session ends, or its lock. Whether a session has not ended on the broker's side only a later answer
@@ -36,6 +36,8 @@ class Hold:
     until_us: int
     deliveries: int
     """The how-manieth delivery of the record this is."""
+    asked_us: int = 0
+    """When the fetch that brought it was sent."""
     is_over: bool = False
     suspicions: list[str] = field(default_factory=list)
 
@@ -53,6 +55,8 @@ class ShareWatch:
         self._settled: dict[tuple[str, Place], dict[int, int]] = {}
         """When it was confirmed that a record is done."""
         self._holds: dict[tuple[str, Place, int], Hold] = {}
+        self._unheard: dict[str, list[int]] = {}
+        """When members of a group gave up waiting for an answer that may have brought records."""
         self.until = 0
         """How long the history was when members were asked to come to an end."""
 
@@ -89,7 +93,13 @@ class ShareWatch:
             other.suspicions.append(
                 f"{hold.member} was given record {offset} while {other.member} had it"
             )
+        hold.asked_us = asked_us
         self._holds[group, place, offset] = hold
+
+    def unheard(self, group: str) -> None:
+        """A member does not hear an answer: the records that it brings are delivered all the
+        same."""
+        self._unheard.setdefault(group, []).append(self._world.schedule.now_us)
 
     def still_there(self, place: Place, holds: Iterable[Hold]) -> None:
         """An answer came in the session in which these were given: it had not ended meanwhile."""
@@ -114,10 +124,19 @@ class ShareWatch:
             if hold.deliveries < DELIVERIES_MAX:
                 self._done.get((group, place, offset), set()).discard(hold)
 
-    def may_be_done(self, group: str, place: Place, offset: int) -> bool:
+    def is_done(self, group: str, place: Place, offset: int) -> bool:
         """Whether a record was given to a member that accepted or rejected it, for all that is
         known, or was given too often."""
         return bool(self._done.get((group, place, offset)))
+
+    def may_be_done(self, group: str, place: Place, offset: int) -> bool:
+        """Whether it is done, or may have been given too often, in answers that were not heard."""
+        if self.is_done(group, place, offset):
+            return True
+        last = self._holds.get((group, place, offset))
+        deliveries, since_us = (0, 0) if last is None else (last.deliveries, last.asked_us)
+        unheard = self._unheard.get(group, ())
+        return deliveries + sum(at_us >= since_us for at_us in unheard) >= DELIVERIES_MAX
 
     def lacking(self, group: str, places: Container[Place]) -> list[tuple[Place, int]]:
         """What was acknowledged to producers in these places, and is not done yet."""
@@ -127,7 +146,7 @@ class ShareWatch:
             if isinstance(event, Acknowledged)
             and event.offset is not None
             and event.partition in places
-            and not self.may_be_done(group, str(event.partition), event.offset)
+            and not self.is_done(group, str(event.partition), event.offset)
         ]
 
     def missing(self, history: Sequence[Event], last_readers: Iterable[str]) -> list[Finding]:
