@@ -36,6 +36,7 @@ from strandline.errors import (
 )
 from strandline.groups.consumer_protocol import assigned_partitions, subscribed_topics
 from strandline.groups.offset_records import CoordinatorRecord, decode_record
+from strandline.node.authentication.delegation_tokens import TokenCredential
 from strandline.node.authentication.distinguished_name import subject_of
 from strandline.node.authentication.mechanisms import Authenticated, Plain, Refused
 from strandline.node.authentication.principal_rules import PrincipalRules
@@ -319,6 +320,11 @@ def _known(name: str, mechanism: ScramMechanism) -> ScramCredential | None:
     return ScramCredential(b"salt", bytes(64), bytes(64), 4096) if name == "u" else None
 
 
+def _known_token(token_id: str, mechanism: ScramMechanism, now: Instant) -> TokenCredential | None:
+    credential = _known(token_id, mechanism)
+    return None if credential is None else TokenCredential(credential, "owner", now.wall_ms + 1)
+
+
 class _NoTokens:
     """Accepts no token."""
 
@@ -328,7 +334,12 @@ class _NoTokens:
 
 
 _PLAIN: Final = Plain({"u": bytes(32)})
-_SCRAM: Final = Scram(ScramMechanism.SCRAM_SHA_512, _known, Random(1))  # noqa: S311 -- as below
+_SCRAM: Final = Scram(
+    ScramMechanism.SCRAM_SHA_512,
+    _known,
+    _known_token,
+    Random(1),  # noqa: S311 -- as below
+)
 _OAUTH: Final = OauthBearer(_NoTokens())
 
 
