@@ -1,12 +1,10 @@
-"""Ranges of logs on their way to a client: small ones are read, others wait as what they are."""
+"""Ranges of logs on their way to a client that are too long to be copied."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from strandline.errors import StorageError
 from strandline.storage.files import File
-from strandline.storage.log_reader import LogSlice
 
 
 @dataclass(slots=True)
@@ -23,11 +21,3 @@ class FileRange:
     position: int
     length: int
     cuts: int
-
-
-def read_slice(chunk: LogSlice) -> bytes:
-    """The bytes of a range, all of them or `StorageError`."""
-    data = chunk.file.read_at(chunk.position, chunk.length)
-    if len(data) != chunk.length:
-        raise StorageError(f"{chunk.file.path} ends before the range that was to be sent.")
-    return data

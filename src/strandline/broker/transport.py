@@ -27,7 +27,7 @@ from contextlib import suppress
 from struct import Struct
 from typing import Final, Generic
 
-from strandline.broker.log_ranges import FileRange, read_slice
+from strandline.broker.log_ranges import FileRange
 from strandline.broker.receive_buffers import LARGE_BUFFER_BYTES, BufferPool, LargeFrame
 from strandline.broker.streams import Stream
 from strandline.broker.transport_host import Host, PartyT
@@ -242,7 +242,7 @@ class Transport(Generic[PartyT]):
                 if not isinstance(chunk, LogSlice):
                     small.append(chunk)
                 elif chunk.length <= _COPIED_SLICE_BYTES and not self._pending:
-                    small.append(read_slice(chunk))
+                    small.append(chunk.read())
                     copied += chunk.length
                     if copied > _SEND_AT_ONCE_BYTES:
                         self._send_bytes(small)

@@ -23,7 +23,6 @@ from strandline.sim.wire_state import (
     Promised,
     State,
     WireState,
-    read_range,
 )
 from strandline.storage.log_reader import LogSlice
 
@@ -58,7 +57,7 @@ class WireSending(WireState):
                 if not isinstance(chunk, LogSlice):
                     small.append(chunk)
                 elif chunk.length <= copied_max and not self._unsent:
-                    small.append(read_range(chunk))
+                    small.append(chunk.read())
                 elif self.state is State.OPEN:
                     if small:
                         self.send(b"".join(small))
@@ -113,7 +112,7 @@ class WireSending(WireState):
 
     def _send_range(self, chunk: LogSlice) -> None:
         try:
-            data = read_range(chunk)
+            data = chunk.read()
         except StorageError as error:
             self._fail(f"a log range was lost before it was sent: {error}")
             return

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
 
-from strandline.errors import StorageError
 from strandline.storage.log_reader import LogSlice
 
 if TYPE_CHECKING:
@@ -220,11 +219,3 @@ class WireState:
         peer, self.peer = self.peer, None
         if peer is not None:
             peer.closed(reason)
-
-
-def read_range(chunk: LogSlice) -> bytes:
-    """The bytes of a range, all of them or `StorageError`."""
-    data = chunk.file.read_at(chunk.position, chunk.length)
-    if len(data) != chunk.length:
-        raise StorageError(f"{chunk.file.path} ends before the range that was to be sent.")
-    return data

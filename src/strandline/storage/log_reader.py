@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from strandline.errors import CorruptRecords, ErrorCode, ProtocolError
+from strandline.errors import CorruptRecords, ErrorCode, ProtocolError, StorageError
 from strandline.records.record import read_records
 from strandline.storage.batch_scan import damaged, header_at, headers_between
 from strandline.storage.bookmarks import READ_BYTES_MAX, Bookmark, Bookmarks, Cut, Run
@@ -35,6 +35,13 @@ class LogSlice(NamedTuple):
     segment_base_offset: Offset
     upper_offset: Offset
     """Greater than every offset in the slice: the bound for `aborted_transactions`."""
+
+    def read(self) -> bytes:
+        """The bytes of the range, all of them or `StorageError`."""
+        data = self.file.read_at(self.position, self.length)
+        if len(data) != self.length:
+            raise StorageError(f"{self.file.path} ends before the range that was to be sent.")
+        return data
 
 
 class TimestampedOffset(NamedTuple):
