@@ -16,13 +16,14 @@ from strandline.config.broker import BrokerConfig, SettingLayers
 from strandline.config.definition import BROKER_SETTINGS, GROUP_SETTINGS, TOPIC_SETTINGS
 from strandline.config.describe import RESTART_ONLY
 from strandline.config.group import check_group
-from strandline.config.listener_changes import PREFIX, check_change, is_for_one_broker
+from strandline.config.listener_changes import check_change, is_for_one_broker
 from strandline.config.load import (
     NOT_FOR_ONE_BROKER,
     is_usable,
     make_broker_config,
     topic_config,
 )
+from strandline.config.resolve import LISTENER_PREFIX
 from strandline.config.setting import Setting, Update
 from strandline.config.values import Kind, format_value
 from strandline.errors import ErrorCode, InvalidSetting, ProtocolError
@@ -240,7 +241,7 @@ def _check_broker(
     known = {
         name: text
         for name, text in stored.items()
-        if (name in BROKER_SETTINGS or name.startswith(PREFIX))
+        if (name in BROKER_SETTINGS or name.startswith(LISTENER_PREFIX))
         and (name in touched or is_usable(name, text, one_broker=one_broker))
     }
     own = {} if one_broker else broker.layers.per_broker
@@ -287,7 +288,7 @@ def _check_changeable(names: Sequence[str], *, one_broker: bool) -> None:
 
 def _check_listeners(touched: Mapping[str, str], broker: BrokerConfig) -> None:
     for name, text in touched.items():
-        if name.startswith(PREFIX):
+        if name.startswith(LISTENER_PREFIX):
             try:
                 check_change(name, text, broker)
             except InvalidSetting as invalid:

@@ -11,10 +11,9 @@ from typing import Final
 
 from strandline.config.broker import BrokerConfig
 from strandline.config.definition import BROKER_SETTINGS
-from strandline.config.resolve import listener_base, read_value
+from strandline.config.resolve import LISTENER_PREFIX, listener_base, read_value
 from strandline.errors import InvalidSetting
 
-PREFIX: Final = "listener.name."
 CERTIFICATES: Final = frozenset(
     {
         "ssl.key.password",
@@ -51,7 +50,7 @@ def is_for_one_broker(name: str) -> bool:
 def check_change(name: str, text: str, broker: BrokerConfig) -> None:
     """Raise `InvalidSetting` unless a listener of the broker may have that from now on."""
     base = listener_base(name)
-    listener = name.removeprefix(PREFIX).partition(".")[0]
+    listener = name.removeprefix(LISTENER_PREFIX).partition(".")[0]
     if not any(each.name.lower() == listener for each in broker.listeners):
         known = ", ".join(each.name.lower() for each in broker.listeners)
         raise InvalidSetting(

@@ -166,31 +166,28 @@ def _usable(
 ) -> dict[str, str]:
     usable: dict[str, str] = {}
     for name, text in stored.items():
-        setting = BROKER_SETTINGS.get(name)
-        if one_broker and name in NOT_FOR_ONE_BROKER:
-            dropped.append(f"The stored setting {name} is ignored: it is for all brokers.")
-            continue
-        if setting is None and listener_base(name) is None:
-            usable[name] = text  # perhaps a plugin's; it is shown, and has no effect
-            continue
-        if setting is None:
-            try:
-                check_stored(name, text, one_broker=one_broker)
-            except InvalidSetting as invalid:
-                dropped.append(f"The stored setting {name} is ignored: {invalid}")
-                continue
-            usable[name] = text
-            continue
-        if not setting.is_dynamic:
-            dropped.append(f"The stored setting {name} is ignored: it cannot change at run time.")
-            continue
         try:
-            read_value(setting, text)
+            _check_stored(name, text, one_broker=one_broker)
         except InvalidSetting as invalid:
             dropped.append(f"The stored setting {name} is ignored: {invalid}")
-            continue
-        usable[name] = text
+        else:
+            usable[name] = text
     return usable
+
+
+def _check_stored(name: str, text: str, *, one_broker: bool) -> None:
+    """Raise `InvalidSetting` for a stored setting that is not followed."""
+    setting = BROKER_SETTINGS.get(name)
+    if setting is None:
+        # Perhaps it is a plugin's: then it is shown, and has no effect.
+        if listener_base(name) is not None:
+            check_stored(name, text, one_broker=one_broker)
+        return
+    if one_broker and name in NOT_FOR_ONE_BROKER:
+        raise InvalidSetting(name, "it is for all brokers.")
+    if not setting.is_dynamic:
+        raise InvalidSetting(name, "it cannot change at run time.")
+    read_value(setting, text)
 
 
 def is_usable(name: str, text: str, *, one_broker: bool) -> bool:

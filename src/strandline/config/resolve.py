@@ -28,7 +28,7 @@ _SPELLINGS: Final = (
     ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
 )
 _FLUSH: Final = ("log.flush.interval.ms", "log.flush.scheduler.interval.ms")
-_LISTENER_PREFIX: Final = "listener.name."
+LISTENER_PREFIX: Final = "listener.name."
 
 
 def spellings(name: str) -> tuple[str, ...]:
@@ -47,9 +47,9 @@ def listener_base(name: str) -> str | None:
 
     Kafka puts a SASL mechanism between the listener and some settings.
     """
-    if not name.startswith(_LISTENER_PREFIX):
+    if not name.startswith(LISTENER_PREFIX):
         return None
-    rest = name[len(_LISTENER_PREFIX) :]
+    rest = name[len(LISTENER_PREFIX) :]
     while (dot := rest.find(".")) >= 0:
         rest = rest[dot + 1 :]
         if rest in BROKER_SETTINGS:
@@ -95,7 +95,7 @@ def merge(layers: SettingLayers) -> dict[str, str]:
     for layer in (layers.cluster_wide, layers.per_broker):
         for name in layer:
             for spelling in spellings(name):
-                if not name.startswith(_LISTENER_PREFIX):
+                if not name.startswith(LISTENER_PREFIX):
                     merged.pop(spelling, None)
         merged.update(layer)
     return merged
