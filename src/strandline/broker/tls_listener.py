@@ -49,7 +49,7 @@ class Certificates:
         """Raises `InvalidSetting` for what cannot be used, now but not later."""
         self._settings = settings
         self._make = make
-        self._stamp = self._stamp_now()
+        self._stamp = _stamps(settings)
         self._looked_s = time.monotonic()
         self._context = make(settings)
         self._own = own_facts(settings)
@@ -76,43 +76,37 @@ class Certificates:
         """Go by these settings from now on, or, if they cannot be used, by the former ones."""
         if _given(settings) == _given(self._settings):
             return
-        try:
-            context, own = self._make(settings), own_facts(settings)
-        except InvalidSetting as error:
-            log.error(
-                "The certificates of the listener %s cannot be used; the former ones stay: %s",
-                settings.listener,
-                error,
-            )
-            return
-        self._settings, self._context, self._own = settings, context, own
-        self._stamp = self._stamp_now()
-        log.info("The listener %s has other certificates", settings.listener)
+        stamp = _stamps(settings)  # of before they are read: what changes meanwhile is read again
+        if self._adopt(settings):
+            self._stamp = stamp
+            log.info("The listener %s has other certificates", settings.listener)
 
     def _look_at_files(self) -> None:
         now_s = time.monotonic()
         if now_s < self._looked_s + _LOOK_AGAIN_S:
             return
         self._looked_s = now_s
-        stamp = self._stamp_now()
+        stamp = _stamps(self._settings)
         if stamp == self._stamp:
             return
         self._stamp = stamp
+        if self._adopt(self._settings):
+            log.info("The listener %s has read its certificates again", self._settings.listener)
+
+    def _adopt(self, settings: ListenerSettings) -> bool:
+        """Go by what these settings and their files say now, unless that cannot be used."""
         try:
-            self._context = self._make(self._settings)
-            self._own = own_facts(self._settings)
+            context, own = self._make(settings), own_facts(settings)
         except InvalidSetting as error:
             log.error(
                 "The certificates of the listener %s have changed and cannot be used; the former "
                 "ones stay: %s",
-                self._settings.listener,
+                settings.listener,
                 error,
             )
-        else:
-            log.info("The listener %s has read its certificates again", self._settings.listener)
-
-    def _stamp_now(self) -> tuple[object, ...]:
-        return tuple(_stamp(self._settings.text(name)) for name in _FILES)
+            return False
+        self._settings, self._context, self._own = settings, context, own
+        return True
 
 
 class TlsListener:
@@ -272,6 +266,10 @@ def _given(settings: ListenerSettings) -> tuple[object, ...]:
 def _secret(settings: ListenerSettings, name: str) -> Secret | None:
     text = settings.text(name)
     return None if text is None else Secret(settings.name(name), text)
+
+
+def _stamps(settings: ListenerSettings) -> tuple[object, ...]:
+    return tuple(_stamp(settings.text(name)) for name in _FILES)
 
 
 def _stamp(path: str | None) -> object:
