@@ -73,7 +73,7 @@ class Background:
             (_ROLL_CHECK_MS, _ROLL_CHECK_MS, self._rolling.roll_and_sync),
             (_REMOVAL_CHECK_MS, _REMOVAL_CHECK_MS, self.retention_task.remove_files),
         ):
-            self._repeat(interval_ms, max(first_ms, 1), work, now)
+            self.repeat(interval_ms, max(first_ms, 1), work, now)
 
     def sync_if_wanted(self, now: Instant) -> None:
         """Have logs synced that want it since this turn."""
@@ -83,7 +83,9 @@ class Background:
         """The driver carried out a plan; false if a file was gone meanwhile."""
         self._syncing.synced(token, result, now)
 
-    def _repeat(self, interval_ms: int, first_ms: int, work: Work, now: Instant) -> None:
+    def repeat(self, interval_ms: int, first_ms: int, work: Work, now: Instant) -> None:
+        """Do the work in `first_ms`, and from then on every `interval_ms`."""
+
         def run(at: Instant) -> None:
             # First the next time: work that fails must not be the last of its kind.
             self._timers.schedule(at.monotonic_ms + interval_ms, run)

@@ -212,7 +212,9 @@ class Node:
         self.membership.start()
         self.controller_loop.start(now)
         if self.authentication.delegation_tokens.is_enabled:
-            TokenExpiry(self.controller_loop, self.settings, self.timers).start(now)
+            interval_ms = self.settings.broker.delegation_token_expiry_check_interval_ms
+            expiry = TokenExpiry(self.controller_loop)
+            self.background.repeat(interval_ms, interval_ms, expiry.look, now)
 
     def begin_shutdown(self, now: Instant) -> None:
         """Ask the cluster to do without this broker; see `is_shutdown_complete`. Idempotent."""

@@ -9,8 +9,6 @@ from strandline.cluster.controller.delegation_tokens import remove_expired_token
 from strandline.cluster.znodes import TokenNode
 from strandline.errors import ProtocolError
 from strandline.node.controller_loop import ControllerLoop
-from strandline.node.settings import Settings
-from strandline.node.timers import Timers
 from strandline.types import Instant
 
 log = logging.getLogger(__name__)
@@ -19,18 +17,11 @@ log = logging.getLogger(__name__)
 class TokenExpiry:
     """See the module. Every broker looks at its clock, and the one that is the controller acts."""
 
-    def __init__(self, controller: ControllerLoop, settings: Settings, timers: Timers) -> None:
+    def __init__(self, controller: ControllerLoop) -> None:
         self._controller = controller
-        self._settings = settings
-        self._timers = timers
 
-    def start(self, now: Instant) -> None:
-        """Begin. Call it where tokens are enabled."""
-        interval_ms = self._settings.broker.delegation_token_expiry_check_interval_ms
-        self._timers.schedule(now.monotonic_ms + interval_ms, self._look)
-
-    def _look(self, now: Instant) -> None:
-        self.start(now)
+    def look(self, now: Instant) -> None:
+        """Periodic work, where tokens are enabled."""
         if self._controller.is_controller:
             self._remove(now)
 
