@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from strandline.authorization.authorizer import parse_principal
 from strandline.client.cluster import ClusterClient
 from strandline.client.refusal import check
-from strandline.errors import ErrorCode
 from strandline.protocol.apis import ApiKey
 from strandline.protocol.messages.create_delegation_token import (
     CreatableRenewers,
@@ -20,6 +19,7 @@ from strandline.protocol.messages.create_delegation_token import (
     CreateDelegationTokenResponse,
 )
 from strandline.protocol.messages.describe_delegation_token import (
+    DescribedDelegationToken,
     DescribeDelegationTokenOwner,
     DescribeDelegationTokenRequest,
     DescribeDelegationTokenResponse,
@@ -32,28 +32,10 @@ from strandline.protocol.messages.renew_delegation_token import (
     RenewDelegationTokenRequest,
     RenewDelegationTokenResponse,
 )
+from strandline.types import Principal
 
 AS_THE_BROKER_SAYS = -1
 """In the place of a time: what its settings say."""
-
-_SENTENCES = {
-    ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED: (
-        "The brokers have no delegation tokens: delegation.token.secret.key is not set."
-    ),
-    ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED: (
-        "Requests about tokens are taken from clients that have authenticated with SASL or a "
-        "certificate, and not by a token."
-    ),
-    ErrorCode.DELEGATION_TOKEN_NOT_FOUND: "There is no token with that secret.",
-    ErrorCode.DELEGATION_TOKEN_EXPIRED: "The token has expired.",
-    ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH: (
-        "Only the owner of a token and its renewers may do that."
-    ),
-    ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED: (
-        "Tokens of another user need CreateTokens on it."
-    ),
-    ErrorCode.INVALID_PRINCIPAL_TYPE: "Renewers are users: User:NAME.",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,13 +84,13 @@ class TokenAdmin:
         made = self._cluster.any_connection().call(
             ApiKey.CREATE_DELEGATION_TOKEN, CreateDelegationTokenResponse, request
         )
-        _check(made.error_code, "the token")
-        owner_name = f"{made.principal_type}:{made.principal_name}"
+        check(made.error_code, None, "the token")
+        owned_by = Principal(made.principal_type, made.principal_name)
         return DelegationToken(
             made.token_id,
             base64.b64encode(made.hmac).decode(),
-            owner_name,
-            _requester(made, owner_name),
+            str(owned_by),
+            _requester(made, owned_by),
             tuple(renewers),
             made.issue_timestamp_ms,
             made.expiry_timestamp_ms,
@@ -123,7 +105,7 @@ class TokenAdmin:
                 ApiKey.RENEW_DELEGATION_TOKEN, RenewDelegationTokenResponse, request
             )
         )
-        _check(response.error_code, "the token")
+        check(response.error_code, None, "the token")
         return response.expiry_timestamp_ms
 
     def expire(self, secret: str, period_ms: int = -1) -> int:
@@ -136,7 +118,7 @@ class TokenAdmin:
                 ApiKey.EXPIRE_DELEGATION_TOKEN, ExpireDelegationTokenResponse, request
             )
         )
-        _check(response.error_code, "the token")
+        check(response.error_code, None, "the token")
         return response.expiry_timestamp_ms
 
     def describe(self, owners: Sequence[str] | None = None) -> list[DelegationToken]:
@@ -151,17 +133,20 @@ class TokenAdmin:
                 ApiKey.DESCRIBE_DELEGATION_TOKEN, DescribeDelegationTokenResponse, request
             )
         )
-        _check(response.error_code, "the tokens")
+        check(response.error_code, None, "the tokens")
         found = []
         for each in response.tokens:
-            owner = f"{each.principal_type}:{each.principal_name}"
+            owned_by = Principal(each.principal_type, each.principal_name)
             found.append(
                 DelegationToken(
                     each.token_id,
                     base64.b64encode(each.hmac).decode(),
-                    owner,
-                    _requester(each, owner),
-                    tuple(f"{one.principal_type}:{one.principal_name}" for one in each.renewers),
+                    str(owned_by),
+                    _requester(each, owned_by),
+                    tuple(
+                        str(Principal(one.principal_type, one.principal_name))
+                        for one in each.renewers
+                    ),
                     each.issue_timestamp,
                     each.expiry_timestamp,
                     each.max_timestamp,
@@ -170,14 +155,12 @@ class TokenAdmin:
         return found
 
 
-def _check(code: int, what: str) -> None:
-    check(code, _SENTENCES.get(ErrorCode(code)), what)
-
-
-def _requester(told: object, owner: str) -> str:
+def _requester(
+    told: CreateDelegationTokenResponse | DescribedDelegationToken, owner: Principal
+) -> str:
     """Brokers that are too old to say who asked made tokens for the client itself only."""
-    name = getattr(told, "token_requester_principal_name", "")
-    return f"{getattr(told, 'token_requester_principal_type', '')}:{name}" if name else owner
+    name = told.token_requester_principal_name
+    return str(Principal(told.token_requester_principal_type, name) if name else owner)
 
 
 def _decoded(secret: str) -> bytes:

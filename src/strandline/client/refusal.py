@@ -47,6 +47,22 @@ _SENTENCES: Final = {
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: "Access to {what} is not allowed",
     ErrorCode.GROUP_AUTHORIZATION_FAILED: "Access to {what} is not allowed",
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "This operation on the cluster is not allowed",
+    ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED: (
+        "The brokers have no delegation tokens: delegation.token.secret.key is not set"
+    ),
+    ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED: (
+        "Requests about tokens are taken from clients that have authenticated with SASL or a "
+        "certificate, and not by a token"
+    ),
+    ErrorCode.DELEGATION_TOKEN_NOT_FOUND: "There is no token with that secret",
+    ErrorCode.DELEGATION_TOKEN_EXPIRED: "The token has expired",
+    ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH: (
+        "Only the owner of a token and its renewers may do that"
+    ),
+    ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED: (
+        "Tokens of another user need CreateTokens on it"
+    ),
+    ErrorCode.INVALID_PRINCIPAL_TYPE: "Renewers are users: User:NAME",
     ErrorCode.UNSUPPORTED_VERSION: "{what} does not support this request",
     ErrorCode.UNSUPPORTED_COMPRESSION_TYPE: "The codec cannot be used with {what}",
     ErrorCode.KAFKA_STORAGE_ERROR: "The disk of {what} failed",
