@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
-from strandline.cluster.controller.decision import Refusal
+from strandline.cluster.controller.decision import Decision, Refusal
 from strandline.cluster.controller.delegation_tokens import (
     Outcome,
     create_token,
@@ -14,11 +14,12 @@ from strandline.cluster.controller.delegation_tokens import (
     renew_token,
 )
 from strandline.cluster.identifiers import random_uuid, uuid_text
+from strandline.cluster.image import ClusterImage
 from strandline.cluster.znodes import TokenNode
 from strandline.config.topic import LONG_MAX
 from strandline.errors import ErrorCode, ProtocolError
 from strandline.node.authentication.delegation_tokens import DelegationTokens, may_ask_for_tokens
-from strandline.node.controller import Controller, Decide
+from strandline.node.controller import Controller
 from strandline.node.metadata import Metadata
 from strandline.node.request import Request
 from strandline.node.settings import Settings
@@ -44,6 +45,14 @@ from strandline.types import USER, Instant, Principal
 
 _NO_TIME: Final = -1
 _REQUESTER_SINCE: Final = 3
+
+
+class _Change(Protocol):
+    """`renew_token` or `expire_token`."""
+
+    def __call__(
+        self, image: ClusterImage, token_id: str, asking: Principal, period_ms: int, now_ms: int
+    ) -> Decision[Outcome]: ...
 
 
 class DelegationTokensHandler:
@@ -148,9 +157,9 @@ class DelegationTokensHandler:
 
     def _change(
         self,
-        request: Request[Any],
+        request: Request[RenewDelegationTokenRequest] | Request[ExpireDelegationTokenRequest],
         response: type[RenewDelegationTokenResponse] | type[ExpireDelegationTokenResponse],
-        change: Any,
+        change: _Change,
         period_ms: int,
         now: Instant,
     ) -> None:
@@ -180,7 +189,7 @@ class DelegationTokensHandler:
             del at
             refuse(error.code)
 
-        decide: Decide[Outcome] = partial(
+        decide = partial(
             change,
             token_id=token_id,
             asking=request.principal,
