@@ -117,10 +117,9 @@ class Honest:
                 before = time.monotonic()
                 self._come_anew()
                 measured.logins_ms.append((time.monotonic() - before) * 1000)
-                due = max(due, before)  # logging in is counted by itself
                 resident = broker.resident_bytes() / (1 << 20)
                 measured.memory_mb = max(measured.memory_mb, resident)
-                due = time.monotonic()
+                due = time.monotonic()  # logging in is counted by itself
             time.sleep(max(0.0, due - time.monotonic()))
             late, waited = time.monotonic() - due, _waited_s(broker.pid)
             before = time.monotonic()
