@@ -24,9 +24,8 @@ def test_leader_cut_from_its_followers_only(cluster: ZooKeeperCluster) -> None:
         leader = cluster.leader_of(TOPIC)
         others = cluster.others(leader)
         cluster.cut({leader}, others)
-        if (
-            cluster.controller() == leader
-        ):  # else it cannot tell the controller about its lonely set
+        # Another controller does not hear of its lonely set.
+        if cluster.controller() == leader:
             for other in others:
                 cluster.wait_until_out_of_sync(TOPIC, other)
         cluster.heal()
