@@ -1,10 +1,11 @@
 """Reads what a coordinator keeps in a partition of its topic, when this node comes to lead it.
 
     begin ──> replay, a step at a time ──> finish
-                 └── no descriptor, or a disk that fails: restart, later
+                 └── no descriptor, or a disk that fails: drop, and lead again, later
 
-This file must not know what records say, nor when a coordinator may serve what was read: `finish`
-is called when all of it is, and what is loaded stays listed here until it is `done` or dropped.
+This file must not know what records say. `finish` is called when all of it is read, and what is
+loaded stays listed here until it is `done`, or dropped. A coordinator that may serve only what
+cannot be lost any more waits for that by `when_committed`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from functools import partial
 from itertools import islice
 from typing import Final, NamedTuple
 
-from strandline.errors import CorruptRecords, StorageError
+from strandline.errors import CorruptRecords, ErrorCode, StorageError
 from strandline.node.coordinator_topic import committed_records
 from strandline.node.replica import Replica
 from strandline.node.timers import Timers
@@ -27,6 +28,8 @@ log = logging.getLogger(__name__)
 _RESTART_MS: Final = 1000
 _RECORDS_PER_STEP: Final = 2000
 """Loading them takes some tens of milliseconds, during which no other client is served."""
+_LOOK_AGAIN_MS: Final = 60_000
+"""How often a load that is not committed is looked at, beside all that wakes it."""
 
 ReadRecords = Sequence[CoordinatorRecord | OpenRecord]
 
@@ -56,18 +59,21 @@ class Loading:
         *,
         replay: Callable[[Load, ReadRecords], None],
         finish: Callable[[Load, Instant], None],
-        restart: Callable[[Replica, Instant], None],
+        drop: Callable[[Replica, Instant], None],
+        lead: Callable[[Replica, Instant], None],
     ) -> None:
         """`what` the partitions hold, for the log of the node; `read_bytes` are read at once.
 
-        `replay` may raise `CorruptRecords`: the partition is not served then.
+        `replay` may raise `CorruptRecords`: the partition is not served then. `drop` and `lead`
+        begin anew, as if the leadership was lost and came back.
         """
         self._what = what
         self._timers = timers
         self._read_bytes = read_bytes
         self._replay = replay
         self._finish = finish
-        self._restart = restart
+        self._drop = drop
+        self._lead = lead
         self._loads: dict[int, Load] = {}
 
     @property
@@ -90,6 +96,28 @@ class Loading:
     def done(self, partition: int) -> None:
         """It is served, or led here no more."""
         self._loads.pop(partition, None)
+
+    def when_committed(
+        self, load: Load, serve: Callable[[Load, Instant], None], now: Instant
+    ) -> None:
+        """Call `serve` when what was read cannot be lost any more, and the load is `done`; never
+        if the partition is led here no more by then."""
+
+        def decided(code: ErrorCode, at: Instant) -> None:
+            if not self.is_current(load):
+                return
+            if code is ErrorCode.REQUEST_TIMED_OUT:
+                self.when_committed(load, serve, at)
+            elif code is not ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                self.done(load.partition)
+                serve(load, at)
+
+        code = load.replica.commit_outcome(load.end_offset)
+        if code is not None:
+            decided(code, now)
+        else:
+            deadline_ms = now.monotonic_ms + _LOOK_AGAIN_MS
+            load.replica.await_commit(load.end_offset, decided, deadline_ms=deadline_ms)
 
     def go_on(self, load: Load, now: Instant) -> None:
         """The next step."""
@@ -115,4 +143,19 @@ class Loading:
     def _anew(self, load: Load, now: Instant) -> None:
         """Begin again with what could not be read for want of descriptors."""
         if self.is_current(load):
-            self._restart(load.replica, now)
+            self._drop(load.replica, now)
+            self._lead(load.replica, now)
+
+
+def replay_plain(
+    replay: Callable[[int, LeaderEpoch, Sequence[CoordinatorRecord]], int],
+    load: Load,
+    records: ReadRecords,
+) -> None:
+    """Give a coordinator the records that are in no open transaction. `replay` returns how many are
+    of kinds that it does not know, and raises `CorruptRecords`."""
+    plain = [record for record in records if isinstance(record, CoordinatorRecord)]
+    skipped = replay(load.partition, load.leader_epoch, plain)
+    if skipped:
+        at = load.replica.topic_partition
+        log.warning("%s holds %d records of kinds that are not served", at, skipped)

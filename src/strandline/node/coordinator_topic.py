@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from strandline.errors import ErrorCode, ProtocolError, StorageError
@@ -17,12 +17,22 @@ from strandline.node.replicas import Replicas
 from strandline.protocol.coordinator_log import CoordinatorRecord, OpenRecord
 from strandline.protocol.messages.write_txn_markers import WritableTxnMarker
 from strandline.records.batch import iterate_headers
-from strandline.records.builder import build_control_batch
+from strandline.records.builder import build_batch, build_control_batch
+from strandline.records.codec import Codec
 from strandline.records.control import ControlType, EndTransactionMarker, parse_marker
 from strandline.records.record import Record, read_records
 from strandline.storage.log import Log
 from strandline.storage.transaction_verification import NO_GUARD, Guard
-from strandline.types import NO_OFFSET, Instant, LeaderEpoch, Offset, ProducerEpoch, ProducerId
+from strandline.types import (
+    NO_OFFSET,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    Instant,
+    LeaderEpoch,
+    Offset,
+    ProducerEpoch,
+    ProducerId,
+)
 
 log = logging.getLogger(__name__)
 
@@ -153,6 +163,24 @@ def _not_overtaken(
     for record in records:
         if record.offset > overtakers.get(record.key or b"", NO_OFFSET):
             yield CoordinatorRecord(record.key or b"", record.value)
+
+
+def state_batch(
+    records: Iterable[CoordinatorRecord],
+    now: Instant,
+    *,
+    codec: Codec = Codec.NONE,
+    producer: tuple[ProducerId, ProducerEpoch] | None = None,
+) -> bytes:
+    """The batch in which a coordinator keeps records; of a transaction, if it has a producer."""
+    producer_id, producer_epoch = producer or (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
+    return build_batch(
+        (Record(NO_OFFSET, now.wall_ms, each.key, each.value) for each in records),
+        codec=codec,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        is_transactional=producer is not None,
+    )
 
 
 def marker_batch(marker: WritableTxnMarker, now: Instant) -> bytes:

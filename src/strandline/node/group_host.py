@@ -29,7 +29,12 @@ from strandline.groups.settings import ConsumerGroupSettings, GroupSettings
 from strandline.groups.share.admin import ShareAdmin
 from strandline.node.coordinator_loading import Load, Loading, ReadRecords
 from strandline.node.coordinator_timer import CoordinatorTimer
-from strandline.node.coordinator_topic import CoordinatorTopic, MarkerWritten, marker_batch
+from strandline.node.coordinator_topic import (
+    CoordinatorTopic,
+    MarkerWritten,
+    marker_batch,
+    state_batch,
+)
 from strandline.node.replica import Replica
 from strandline.node.replicas import Replicas
 from strandline.node.request import Request
@@ -37,9 +42,7 @@ from strandline.node.sharing.persister import SharePersister
 from strandline.node.timers import Timers
 from strandline.protocol.apis import ApiKey
 from strandline.protocol.messages.write_txn_markers import WritableTxnMarker
-from strandline.records.builder import build_batch
 from strandline.records.codec import Codec
-from strandline.records.record import Record
 from strandline.sharing.records import ShareKey
 from strandline.storage.transaction_verification import NO_GUARD, Guard
 from strandline.types import NO_OFFSET, Instant, TopicId
@@ -89,7 +92,8 @@ class GroupHost:
             read_bytes,
             replay=self._replay,
             finish=self._loaded,
-            restart=self._restart,
+            drop=self.lost_leadership,
+            lead=self.became_leader,
         )
         self._is_unchecked = False
         """Whether anything has happened since the coordinator was checked."""
@@ -155,10 +159,6 @@ class GroupHost:
         self._loading.done(partition)
         effects = self._coordinator.unload_partition(partition, replica.leader_epoch, now)
         self._carry_out(effects, now)
-
-    def _restart(self, replica: Replica, now: Instant) -> None:
-        self.lost_leadership(replica, now)
-        self.became_leader(replica, now)
 
     def _replay(self, load: Load, records: ReadRecords) -> None:
         self._coordinator.replay(load.partition, load.leader_epoch, records)
@@ -257,16 +257,10 @@ class GroupHost:
             version = effect.marker.transaction_version
             return append(marker_batch(effect.marker, now), now, transaction_version=version)
         producer = effect.producer
-        records = (Record(NO_OFFSET, now.wall_ms, each.key, each.value) for each in effect.records)
         if producer is None:
-            return append(build_batch(records, codec=self._codec), now)
-        batch = build_batch(
-            records,
-            codec=self._codec,
-            producer_id=producer.producer_id,
-            producer_epoch=producer.producer_epoch,
-            is_transactional=True,
-        )
+            return append(state_batch(effect.records, now, codec=self._codec), now)
+        identity = producer.producer_id, producer.producer_epoch
+        batch = state_batch(effect.records, now, codec=self._codec, producer=identity)
         return append(batch, now, guard=Guard(producer.guard))
 
     def _tick(self, now: Instant) -> None:

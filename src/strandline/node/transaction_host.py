@@ -10,7 +10,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from strandline.cluster.topic_names import TRANSACTION_STATE
 from strandline.config.broker import BrokerConfig
@@ -19,17 +19,14 @@ from strandline.errors import (
     InvariantViolated,
     ProtocolError,
 )
-from strandline.node.coordinator_loading import Load, Loading, ReadRecords
+from strandline.node.coordinator_loading import Load, Loading, ReadRecords, replay_plain
 from strandline.node.coordinator_timer import CoordinatorTimer
-from strandline.node.coordinator_topic import CoordinatorTopic
+from strandline.node.coordinator_topic import CoordinatorTopic, state_batch
 from strandline.node.marker_sending import MarkerSender
 from strandline.node.producer_ids import ProducerIds
 from strandline.node.replica import Replica
 from strandline.node.replicas import Replicas
 from strandline.node.timers import Timers
-from strandline.protocol.coordinator_log import CoordinatorRecord
-from strandline.records.builder import build_batch
-from strandline.records.record import Record
 from strandline.transactions.coordinator import TransactionCoordinator
 from strandline.transactions.effects import (
     AppendRecords,
@@ -42,11 +39,9 @@ from strandline.transactions.effects import (
 )
 from strandline.transactions.settings import TransactionSettings
 from strandline.transactions.shard import Entry
-from strandline.types import NO_OFFSET, Instant, ProducerId
+from strandline.types import Instant, ProducerId
 
 log = logging.getLogger(__name__)
-
-_LOOK_AGAIN_MS: Final = 60_000
 
 Done = Callable[[Any, Instant], object]
 """Gets the coordinator's response."""
@@ -85,7 +80,8 @@ class TransactionHost:
             read_bytes,
             replay=self._replay,
             finish=self._await_commit,
-            restart=self._restart,
+            drop=self.lost_leadership,
+            lead=self.became_leader,
         )
         markers.written = self._markers_written
 
@@ -133,38 +129,14 @@ class TransactionHost:
         effects = self._coordinator.unload_partition(partition, replica.leader_epoch)
         self._carry_out(effects, now)
 
-    def _restart(self, replica: Replica, now: Instant) -> None:
-        self.lost_leadership(replica, now)
-        self.became_leader(replica, now)
-
     def _replay(self, load: Load, records: ReadRecords) -> None:
         """Raises `CorruptRecords`: no transaction may end otherwise than was decided."""
-        plain = [record for record in records if isinstance(record, CoordinatorRecord)]
-        skipped = self._coordinator.replay(load.partition, load.leader_epoch, plain)
-        if skipped:
-            at = load.replica.topic_partition
-            log.warning("%s holds %d records of kinds that are not served", at, skipped)
+        replay_plain(self._coordinator.replay, load, records)
 
     def _await_commit(self, load: Load, now: Instant) -> None:
-        """Serve what was read once it cannot be lost any more."""
-
-        def decided(code: ErrorCode, at: Instant) -> None:
-            if not self._loading.is_current(load):
-                return
-            if code is ErrorCode.REQUEST_TIMED_OUT:
-                self._await_commit(load, at)
-            elif code is not ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                self._loaded(load, at)
-
-        code = load.replica.commit_outcome(load.end_offset)
-        if code is not None:
-            decided(code, now)
-        else:
-            deadline_ms = now.monotonic_ms + _LOOK_AGAIN_MS
-            load.replica.await_commit(load.end_offset, decided, deadline_ms=deadline_ms)
+        self._loading.when_committed(load, self._loaded, now)
 
     def _loaded(self, load: Load, now: Instant) -> None:
-        self._loading.done(load.partition)
         effects = self._coordinator.finish_loading(load.partition, load.leader_epoch)
         self._carry_out(effects, now)
 
@@ -190,9 +162,7 @@ class TransactionHost:
         self._timer.set()
 
     def _append(self, effect: AppendRecords, now: Instant) -> Iterable[ErrorCode | None]:
-        batch = build_batch(
-            Record(NO_OFFSET, now.wall_ms, record.key, record.value) for record in effect.records
-        )
+        batch = state_batch(effect.records, now)
         return self._topic.append(
             effect.partition, effect.leader_epoch, effect.append_id, batch, now
         )

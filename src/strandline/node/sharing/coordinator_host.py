@@ -9,20 +9,16 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Iterable
-from typing import Final
 
 from strandline.cluster.topic_names import SHARE_GROUP_STATE
 from strandline.config.broker import BrokerConfig
 from strandline.errors import ErrorCode, ProtocolError, StorageError
-from strandline.node.coordinator_loading import Load, Loading, ReadRecords
+from strandline.node.coordinator_loading import Load, Loading, ReadRecords, replay_plain
 from strandline.node.coordinator_timer import CoordinatorTimer
-from strandline.node.coordinator_topic import CoordinatorTopic
+from strandline.node.coordinator_topic import CoordinatorTopic, state_batch
 from strandline.node.replica import Replica
 from strandline.node.replicas import Replicas
 from strandline.node.timers import Timers
-from strandline.protocol.coordinator_log import CoordinatorRecord
-from strandline.records.builder import build_batch
-from strandline.records.record import Record
 from strandline.sharing.coordinator import ShareCoordinator
 from strandline.sharing.effects import (
     AppendRecords,
@@ -32,11 +28,9 @@ from strandline.sharing.effects import (
     Reply,
     ShareCoordinatorSettings,
 )
-from strandline.types import NO_OFFSET, Instant, LeaderEpoch, Offset, TopicId, TopicPartition
+from strandline.types import Instant, LeaderEpoch, Offset, TopicId, TopicPartition
 
 log = logging.getLogger(__name__)
-
-_LOOK_AGAIN_MS: Final = 60_000
 
 
 class ShareCoordinatorHost:
@@ -58,7 +52,8 @@ class ShareCoordinatorHost:
             read_bytes,
             replay=self._replay,
             finish=self._await_commit,
-            restart=self._restart,
+            drop=self.lost_leadership,
+            lead=self.became_leader,
         )
 
     def ask(self, body: object, done: Done, now: Instant) -> None:
@@ -90,36 +85,15 @@ class ShareCoordinatorHost:
         self._loading.done(partition)
         self._carry_out(self.coordinator.unload_partition(partition, now), now)
 
-    def _restart(self, replica: Replica, now: Instant) -> None:
-        self.lost_leadership(replica, now)
-        self.became_leader(replica, now)
-
     def _replay(self, load: Load, records: ReadRecords) -> None:
-        plain = [record for record in records if isinstance(record, CoordinatorRecord)]
-        skipped = self.coordinator.replay(load.partition, load.leader_epoch, plain)
-        if skipped:
-            at = load.replica.topic_partition
-            log.warning("%s holds %d records of kinds that are not served", at, skipped)
+        replay_plain(self.coordinator.replay, load, records)
 
     def _await_commit(self, load: Load, now: Instant) -> None:
-        """Serve what was read once it cannot be lost any more."""
+        self._loading.when_committed(load, self._loaded, now)
 
-        def decided(code: ErrorCode, at: Instant) -> None:
-            if not self._loading.is_current(load):
-                return
-            if code is ErrorCode.REQUEST_TIMED_OUT:
-                self._await_commit(load, at)
-            elif code is not ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                self._loading.done(load.partition)
-                loaded = self.coordinator.finish_loading(load.partition, load.leader_epoch, at)
-                self._carry_out(loaded, at)
-
-        code = load.replica.commit_outcome(load.end_offset)
-        if code is not None:
-            decided(code, now)
-        else:
-            deadline_ms = now.monotonic_ms + _LOOK_AGAIN_MS
-            load.replica.await_commit(load.end_offset, decided, deadline_ms=deadline_ms)
+    def _loaded(self, load: Load, now: Instant) -> None:
+        effects = self.coordinator.finish_loading(load.partition, load.leader_epoch, now)
+        self._carry_out(effects, now)
 
     # -- Effects -----------------------------------------------------------------------------
 
@@ -137,9 +111,7 @@ class ShareCoordinatorHost:
         self._timer.set()
 
     def _append(self, effect: AppendRecords, now: Instant) -> Iterable[ErrorCode | None]:
-        batch = build_batch(
-            Record(NO_OFFSET, now.wall_ms, record.key, record.value) for record in effect.records
-        )
+        batch = state_batch(effect.records, now)
         replica = self._replicas.find(TopicPartition(SHARE_GROUP_STATE, effect.partition))
         if replica is not None:
             self.coordinator.placed(effect.append_id, replica.log.log_end_offset)
