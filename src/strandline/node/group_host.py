@@ -28,13 +28,13 @@ from strandline.groups.requests import Call, every_topic
 from strandline.groups.settings import ConsumerGroupSettings, GroupSettings
 from strandline.groups.share.admin import ShareAdmin
 from strandline.node.coordinator_loading import Load, Loading, ReadRecords
-from strandline.node.coordinator_timer import CoordinatorTimer
 from strandline.node.coordinator_topic import (
     CoordinatorTopic,
     MarkerWritten,
     marker_batch,
     state_batch,
 )
+from strandline.node.deadline_timer import DeadlineTimer
 from strandline.node.replica import Replica
 from strandline.node.replicas import Replicas
 from strandline.node.request import Request
@@ -85,7 +85,7 @@ class GroupHost:
         self._persister = persister
         self._coordinator = coordinator
         self._codec = codec
-        self._timer = CoordinatorTimer("groups", timers, coordinator.next_deadline, self._tick)
+        self._timer = DeadlineTimer("groups", timers, coordinator.next_deadline, self._tick)
         self._loading = Loading(
             "groups",
             timers,

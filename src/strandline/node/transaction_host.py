@@ -20,8 +20,8 @@ from strandline.errors import (
     ProtocolError,
 )
 from strandline.node.coordinator_loading import Load, Loading, ReadRecords, replay_plain
-from strandline.node.coordinator_timer import CoordinatorTimer
 from strandline.node.coordinator_topic import CoordinatorTopic, state_batch
+from strandline.node.deadline_timer import DeadlineTimer
 from strandline.node.marker_sending import MarkerSender
 from strandline.node.producer_ids import ProducerIds
 from strandline.node.replica import Replica
@@ -71,9 +71,7 @@ class TransactionHost:
         self._topic = CoordinatorTopic(TRANSACTION_STATE, replicas, self._ended)
         self._producer_ids = producer_ids
         self._markers = markers
-        self._timer = CoordinatorTimer(
-            "transactions", timers, coordinator.next_deadline, self._tick
-        )
+        self._timer = DeadlineTimer("transactions", timers, coordinator.next_deadline, self._tick)
         self._loading = Loading(
             "transactions",
             timers,

@@ -138,15 +138,7 @@ class ShareAdmin:
         if outcomes is MOVED:
             deliver(ErrorCode.NOT_COORDINATOR, {})
             return
-        kept = group.image.partitions
-        for topic_id, topic in wanted.items():
-            done = frozenset(
-                number
-                for number in topic.partitions
-                if outcomes.get((topic_id, number)) is ErrorCode.NONE
-            )
-            if done:
-                kept = kept.moved(topic_id, topic.name, done, are_there=True)
+        kept = group.image.partitions.answered(wanted, outcomes)
         change = ShareChange(self._shard, group)
         change.write(ShareKind.PARTITIONS, kept.to_value())
         change.commit(now, lambda error, _: deliver(_code(error), outcomes))

@@ -284,15 +284,7 @@ class ShareHeartbeats:
         is_gone = self._shard.share_groups.get(group.group_id) is not group
         if outcomes is MOVED or is_gone or not group.image.exists:
             return
-        kept = group.image.partitions
-        for topic_id, topic in wanted.items():
-            done = frozenset(
-                number
-                for number in topic.partitions
-                if outcomes.get((topic_id, number)) is ErrorCode.NONE
-            )
-            if done:
-                kept = kept.moved(topic_id, topic.name, done, are_there=True)
+        kept = group.image.partitions.answered(wanted, outcomes)
         if kept == group.image.partitions:
             return
         change = ShareChange(self._shard, group)

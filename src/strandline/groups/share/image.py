@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Final
 
+from strandline.errors import ErrorCode
 from strandline.groups.consumer.partitions import NO_PARTITIONS, Partitions
 from strandline.groups.share.records import ShareKind, ShareRecord
 from strandline.protocol.messages.share_groups_topic import (
@@ -118,6 +119,23 @@ class StatePartitions:
         if are_there:
             return StatePartitions(left, taken, deleting)
         return StatePartitions(taken, left, deleting)
+
+    def answered(
+        self,
+        wanted: Mapping[TopicId, KeptTopic],
+        outcomes: Mapping[tuple[TopicId, int], ErrorCode],
+    ) -> StatePartitions:
+        """With those of the wanted ones initialised for which share coordinators said so."""
+        kept = self
+        for topic_id, topic in wanted.items():
+            done = frozenset(
+                number
+                for number in topic.partitions
+                if outcomes.get((topic_id, number)) is ErrorCode.NONE
+            )
+            if done:
+                kept = kept.moved(topic_id, topic.name, done, are_there=True)
+        return kept
 
     def ending(self, topic_id: TopicId, name: str) -> StatePartitions:
         """With a topic whose states are to end."""

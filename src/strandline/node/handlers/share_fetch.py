@@ -17,7 +17,6 @@ from strandline.node.client_quotas import ClientQuotas
 from strandline.node.leader_hints import LeaderHints
 from strandline.node.metadata import Metadata
 from strandline.node.purgatory import Purgatory
-from strandline.node.replica import Replica
 from strandline.node.replicas import Replicas
 from strandline.node.request import Request
 from strandline.node.sharing.access import ShareAccess
@@ -28,6 +27,7 @@ from strandline.node.sharing.waiting import (
     acknowledged_endpoints,
     acknowledged_leader,
     answer_fetch,
+    find_led,
 )
 from strandline.protocol.messages.share_acknowledge import (
     PartitionData,
@@ -61,7 +61,6 @@ class ShareFetchHandler:
         authority: Authority | None = None,
     ) -> None:
         self._access = access
-        self._replicas = replicas
         self._metadata = metadata
         self._purgatory = purgatory
         self._authority = authority
@@ -227,7 +226,7 @@ class ShareFetchHandler:
         if not wanted:
             done(outcomes, now)
         for place, batches in wanted.items():
-            replica = self._find(place, permits)
+            replica = find_led(self._around.replicas, place, permits)
             if isinstance(replica, ErrorCode):
                 told(place, replica, now)
                 continue
@@ -237,15 +236,6 @@ class ShareFetchHandler:
                 told(place, code, at)
 
             shares.acknowledge(led, session.member_id, batches, tell, now)
-
-    def _find(self, place: Place, permits: Permits | None) -> Replica | ErrorCode:
-        try:
-            replica = self._replicas.leader_by_id(*place)
-        except ProtocolError as refusal:
-            return refusal.code
-        if permits is not None and not permits(replica.topic_partition.topic):
-            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        return replica
 
     def _end(self, session: ShareSession, now: Instant) -> None:
         is_last = self._access.sessions.close(session)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from strandline.authorization.acls import Operation
 from strandline.cluster.features import SHARE_VERSION, level_of
 from strandline.errors import ErrorCode, ProtocolError
+from strandline.groups.requests import every_topic
 from strandline.groups.share.admin import Outcomes, ShareAdmin
 from strandline.groups.share.image import ShareImage
 from strandline.node.group_host import GroupHost
@@ -118,7 +119,7 @@ class ShareGroupsHandler:
 
     def _permits(self, request: Request[Any], operation: Operation, now: Instant) -> Permits:
         if self._authority is None:
-            return _any_topic
+            return every_topic
         return self._authority.access(request, now).topics(operation)
 
     # -- Describing offsets ------------------------------------------------------------------
@@ -353,10 +354,6 @@ class ShareGroupsHandler:
     def _id_of(self, name: str) -> TopicId:
         topic = self._metadata.image.topics.get(name)
         return NO_TOPIC_ID if topic is None else topic.topic_id
-
-
-def _any_topic(_: str) -> bool:
-    return True
 
 
 def _first_errors(outcomes: Outcomes) -> Mapping[TopicId, ErrorCode]:

@@ -14,8 +14,8 @@ from strandline.cluster.topic_names import SHARE_GROUP_STATE
 from strandline.config.broker import BrokerConfig
 from strandline.errors import ErrorCode, ProtocolError, StorageError
 from strandline.node.coordinator_loading import Load, Loading, ReadRecords, replay_plain
-from strandline.node.coordinator_timer import CoordinatorTimer
 from strandline.node.coordinator_topic import CoordinatorTopic, state_batch
+from strandline.node.deadline_timer import DeadlineTimer
 from strandline.node.replica import Replica
 from strandline.node.replicas import Replicas
 from strandline.node.timers import Timers
@@ -43,7 +43,7 @@ class ShareCoordinatorHost:
         self.coordinator = coordinator
         self._topic = CoordinatorTopic(SHARE_GROUP_STATE, replicas, self._ended)
         self._replicas = replicas
-        self._timer = CoordinatorTimer(
+        self._timer = DeadlineTimer(
             "share partitions", timers, coordinator.next_deadline, self._tick
         )
         self._loading = Loading(

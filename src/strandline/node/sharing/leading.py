@@ -8,19 +8,20 @@ the fetches that wait for it. Must not know requests.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Final, TypeAlias
 
 from strandline.config.allowed import share_reset_ms
 from strandline.config.group import GroupConfig
 from strandline.errors import CorruptRecords, ErrorCode, ProtocolError
+from strandline.node.deadline_timer import DeadlineTimer
 from strandline.node.metadata import Metadata
 from strandline.node.purgatory import Purgatory, Watched
 from strandline.node.replica import Replica
 from strandline.node.settings import Settings
-from strandline.node.sharing.persister import SharePersister
-from strandline.node.timers import Timer, Timers
+from strandline.node.sharing.persister import Answered, SharePersister
+from strandline.node.timers import Timers
 from strandline.protocol.apis import ApiKey
 from strandline.protocol.messages.write_share_group_state import StateBatch
 from strandline.sharing.partition import SharePartition
@@ -73,9 +74,13 @@ class LedSharePartition(Watched):
         """Why it was given up, or could not be loaded."""
         self.is_idle = False
         """Whether it is to be given up when no write is under way."""
-        self.timer: Timer | None = None
+        self.timer: DeadlineTimer | None = None
         self.told: dict[int, list[Told]] = {}
         """Who waits for which write."""
+
+    def next_deadline(self) -> int | None:
+        """When its state is to be looked at (monotonic, ms); None: nothing waits for time."""
+        return None if self.state is None or self.error is not None else self.state.next_deadline()
 
 
 class LedSharePartitions:
@@ -133,6 +138,9 @@ class LedSharePartitions:
         topic_id = NO_TOPIC_ID if topic is None else topic.topic_id
         key = ShareKey(group_id, topic_id, replica.topic_partition.partition)
         made = led[group_id] = LedSharePartition(key, replica)
+        made.timer = DeadlineTimer(
+            "share partition", self._timers, made.next_deadline, partial(self._tick, made)
+        )
         self._persister.ask(
             ApiKey.READ_SHARE_GROUP_STATE,
             key,
@@ -143,12 +151,7 @@ class LedSharePartitions:
         return made
 
     def _loaded(self, led: LedSharePartition, result: Any, now: Instant) -> None:
-        if not self._is_there(led):
-            return
-        if result.error_code:
-            code = _for_members(ErrorCode(result.error_code))
-            log.info("%s of %s: %s", led.replica.topic_partition, led.key.group_id, code.name)
-            self._give_up(led, code, now)
+        if not self._is_there(led) or self._refused(led, result, now):
             return
         try:
             batches = stored_batches(result.state_batches)
@@ -163,25 +166,46 @@ class LedSharePartitions:
         # It is stored before a member gets anything: a leader that comes after this one must not
         # begin behind records that a member had, and did not acknowledge.
         start = self._first_start(led, now)
+        self._store(led, start, 0, (), partial(self._start_stored, led, start), now)
+
+    def _start_stored(self, led: LedSharePartition, start: int, result: Any, now: Instant) -> None:
+        if self._is_there(led) and not self._refused(led, result, now):
+            self._begin(led, start, (), now)
+
+    def _refused(self, led: LedSharePartition, result: Any, now: Instant) -> bool:
+        """Give a share partition up if the coordinator refused; whether it did."""
+        if not result.error_code:
+            return False
+        code = _for_members(ErrorCode(result.error_code))
+        log.info("%s of %s: %s", led.replica.topic_partition, led.key.group_id, code.name)
+        self._give_up(led, code, now)
+        return True
+
+    def _store(
+        self,
+        led: LedSharePartition,
+        start: int,
+        done_count: int,
+        batches: Iterable[RunBatch],
+        stored: Answered,
+        now: Instant,
+    ) -> None:
         fields = {
             "state_epoch": led.state_epoch,
             "leader_epoch": led.leader_epoch,
             "start_offset": start,
-            "delivery_complete_count": 0,
-            "state_batches": [],
+            "delivery_complete_count": done_count,
+            "state_batches": [
+                StateBatch(
+                    first_offset=batch.first,
+                    last_offset=batch.last,
+                    delivery_state=batch.state,
+                    delivery_count=batch.deliveries,
+                )
+                for batch in batches
+            ],
         }
-        begun = partial(self._start_stored, led, start)
-        self._persister.ask(ApiKey.WRITE_SHARE_GROUP_STATE, led.key, fields, begun, now)
-
-    def _start_stored(self, led: LedSharePartition, start: int, result: Any, now: Instant) -> None:
-        if not self._is_there(led):
-            return
-        if result.error_code:
-            code = _for_members(ErrorCode(result.error_code))
-            log.info("%s of %s: %s", led.replica.topic_partition, led.key.group_id, code.name)
-            self._give_up(led, code, now)
-        else:
-            self._begin(led, start, (), now)
+        self._persister.ask(ApiKey.WRITE_SHARE_GROUP_STATE, led.key, fields, stored, now)
 
     def _begin(
         self, led: LedSharePartition, start: int, batches: Sequence[RunBatch], now: Instant
@@ -231,7 +255,7 @@ class LedSharePartitions:
             del self._led[at]
         led.error = code
         if led.timer is not None:
-            led.timer.cancel()
+            led.timer.set()
         told, led.told = led.told, {}
         for each in told.values():
             for tell in each:
@@ -253,9 +277,9 @@ class LedSharePartitions:
             # This leader has given nothing to the member.
             told(led.error or ErrorCode.INVALID_RECORD_STATE, now)
             return
-        led.state.tick(self.limits_of(led.key.group_id), now)
+        limits = self.limits_of(led.key.group_id)
+        led.state.tick(limits, now)
         try:
-            limits = self.limits_of(led.key.group_id)
             write_id = led.state.acknowledge(member_id, batches, limits, now)
         except ProtocolError as refusal:
             told(refusal.code, now)
@@ -293,24 +317,10 @@ class LedSharePartitions:
             return
         write = state.next_write()
         if write is not None:
-            fields = {
-                "state_epoch": led.state_epoch,
-                "leader_epoch": led.leader_epoch,
-                "start_offset": write.start,
-                "delivery_complete_count": write.done_count,
-                "state_batches": [
-                    StateBatch(
-                        first_offset=batch.first,
-                        last_offset=batch.last,
-                        delivery_state=batch.state,
-                        delivery_count=batch.deliveries,
-                    )
-                    for batch in write.batches
-                ],
-            }
             written = partial(self._written, led, write.write_id)
-            self._persister.ask(ApiKey.WRITE_SHARE_GROUP_STATE, led.key, fields, written, now)
-        self._keep_time(led)
+            self._store(led, write.start, write.done_count, write.batches, written, now)
+        if led.timer is not None:
+            led.timer.set()
 
     def _written(self, led: LedSharePartition, write_id: int, result: Any, now: Instant) -> None:
         if not self._is_there(led) or led.state is None:
@@ -328,17 +338,6 @@ class LedSharePartitions:
                 self._give_up(led, code, now)
         else:
             self.changed(led, now)
-
-    def _keep_time(self, led: LedSharePartition) -> None:
-        deadline_ms = None if led.state is None else led.state.next_deadline()
-        timer = led.timer
-        if timer is not None and timer.callback is not None:
-            if timer.at_ms == deadline_ms:
-                return
-            timer.cancel()
-        led.timer = None
-        if deadline_ms is not None:
-            led.timer = self._timers.schedule(deadline_ms, partial(self._tick, led))
 
     def _tick(self, led: LedSharePartition, now: Instant) -> None:
         if led.state is not None and self._is_there(led):

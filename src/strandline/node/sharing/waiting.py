@@ -50,6 +50,19 @@ class Surroundings:
     quotas: ClientQuotas | None = None
 
 
+def find_led(
+    replicas: Replicas, place: Place, permits: Callable[[str], bool] | None
+) -> Replica | ErrorCode:
+    """The replica of a partition that is led here, or why a member gets nothing of it."""
+    try:
+        found = replicas.leader_by_id(*place)
+    except ProtocolError as refusal:
+        return refusal.code
+    if permits is not None and not permits(found.topic_partition.topic):
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return found
+
+
 class WaitingShareFetch:
     """See the module. `acknowledged` are the outcomes of the acknowledgements that came along."""
 
@@ -107,13 +120,7 @@ class WaitingShareFetch:
         return Wait(self._request, shown, f"records for {self._session.member_id}")
 
     def _find(self, place: Place) -> Replica | ErrorCode:
-        try:
-            found = self._around.replicas.leader_by_id(*place)
-        except ProtocolError as error:
-            return error.code
-        if self._permits is not None and not self._permits(found.topic_partition.topic):
-            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        return found
+        return find_led(self._around.replicas, place, self._permits)
 
     def _read(self, now: Instant) -> dict[Place, PartitionData]:
         body = self._request.body
@@ -207,7 +214,8 @@ def answer_fetch(
     for place, answer in answers.items():
         if answer.records is None:
             answer.records = b""
-        hint = _hint(hints, image.topic_names, place, answer)
+        codes = answer.error_code, answer.acknowledge_error_code
+        hint = _hint(hints, image.topic_names, place, *codes)
         if hint is not None:
             answer.current_leader = LeaderIdAndEpoch(leader_id=hint[0], leader_epoch=hint[1])
         topic = topics.setdefault(place[0], ShareFetchableTopicResponse(topic_id=place[0]))
@@ -230,10 +238,8 @@ def answer_fetch(
 def acknowledged_leader(
     hints: LeaderHints, names: Mapping[Any, str], place: Place, code: ErrorCode
 ) -> AcknowledgedLeader | None:
-    """Who leads instead, for the answer to a ShareAcknowledge."""
-    if code not in MISDIRECTED:
-        return None
-    hint = hints.of(TopicPartition(names.get(place[0], ""), place[1]))
+    """Which broker leads instead, for the answer to a ShareAcknowledge."""
+    hint = _hint(hints, names, place, code)
     return hint and AcknowledgedLeader(leader_id=hint[0], leader_epoch=hint[1])
 
 
@@ -246,9 +252,10 @@ def acknowledged_endpoints(hints: LeaderHints) -> list[AcknowledgedEndpoint]:
 
 
 def _hint(
-    hints: LeaderHints, names: Mapping[Any, str], place: Place, answer: PartitionData
+    hints: LeaderHints, names: Mapping[Any, str], place: Place, *codes: int
 ) -> tuple[int, int] | None:
-    if answer.error_code not in MISDIRECTED and answer.acknowledge_error_code not in MISDIRECTED:
+    """The leader and its epoch, if one of the codes says that it is not here."""
+    if MISDIRECTED.isdisjoint(codes):
         return None
     return hints.of(TopicPartition(names.get(place[0], ""), place[1]))
 

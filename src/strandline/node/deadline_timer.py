@@ -1,4 +1,4 @@
-"""Wakes a coordinator at its next deadline."""
+"""Wakes a coordinator, or a part of one, at its next deadline."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ log = logging.getLogger(__name__)
 _RETRY_MS: Final = 1000
 
 
-class CoordinatorTimer:
-    """One timer, which is set again after everything that the coordinator did."""
+class DeadlineTimer:
+    """One timer, which is set again after everything that its owner did."""
 
     def __init__(
         self,
@@ -24,7 +24,7 @@ class CoordinatorTimer:
         next_deadline: Callable[[], int | None],
         tick: Callable[[Instant], None],
     ) -> None:
-        """`what` the coordinator has, for the log of the node; `next_deadline` by the monotonic
+        """`what` the owner has, for the log of the node; `next_deadline` by the monotonic
         clock, in milliseconds; `tick` does what is due."""
         self._what = what
         self._timers = timers
@@ -33,7 +33,7 @@ class CoordinatorTimer:
         self._timer: Timer | None = None
 
     def set(self) -> None:
-        """Wake the coordinator when it asks for it now."""
+        """Wake the owner when it asks for it now; not at all if it asks for nothing."""
         deadline_ms = self._next_deadline()
         timer = self._timer
         if timer is not None and timer.callback is not None:
@@ -48,6 +48,6 @@ class CoordinatorTimer:
         try:
             self._tick(now)
         except Exception:
-            # Else the coordinator would never be woken again.
+            # Else the owner would never be woken again.
             log.exception("The time of the %s could not be kept", self._what)
             self._timer = self._timers.schedule(now.monotonic_ms + _RETRY_MS, self._due)
