@@ -30,14 +30,15 @@ class GroupAccess:
         replicas: Replicas,
         timers: Timers,
         random: Random,
+        sharing: ShareAccess,
     ) -> None:
+        """`sharing` is where the states of share groups are kept."""
         self._metadata = metadata
         self._settings = settings
         self._replicas = replicas
         self._timers = timers
         self._random = random
-        self.sharing: ShareAccess | None = None
-        """Where the states of share groups are kept; the node sets it."""
+        self._sharing = sharing
 
     @property
     def is_used(self) -> bool:
@@ -59,12 +60,12 @@ class GroupAccess:
         from strandline.records.codec import Codec
 
         broker = self._settings.broker
-        topic = self._metadata.image.topics.get(CONSUMER_OFFSETS)
         coordinator = GroupCoordinator(
             group_settings(broker),
             self._random,
-            # All brokers must agree on it, whatever their settings say now.
-            partition_count=len(topic.partitions) if topic else broker.offsets_topic_num_partitions,
+            partition_count=self._metadata.partition_count(
+                CONSUMER_OFFSETS, broker.offsets_topic_num_partitions
+            ),
             cluster=GroupCluster(self._metadata, self._settings),
         )
         codec = Codec(broker.offsets_topic_compression_codec)
@@ -75,5 +76,5 @@ class GroupAccess:
             self._timers,
             codec,
             read_bytes,
-            persister=None if self.sharing is None else self.sharing.persister,
+            persister=lambda: self._sharing.persister,
         )

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from strandline.cluster.topic_names import CONSUMER_OFFSETS
 from strandline.config.broker import BrokerConfig
@@ -38,7 +38,6 @@ from strandline.node.deadline_timer import DeadlineTimer
 from strandline.node.replica import Replica
 from strandline.node.replicas import Replicas
 from strandline.node.request import Request
-from strandline.node.sharing.persister import SharePersister
 from strandline.node.timers import Timers
 from strandline.protocol.apis import ApiKey
 from strandline.protocol.messages.write_txn_markers import WritableTxnMarker
@@ -46,6 +45,9 @@ from strandline.records.codec import Codec
 from strandline.sharing.records import ShareKey
 from strandline.storage.transaction_verification import NO_GUARD, Guard
 from strandline.types import NO_OFFSET, Instant, TopicId
+
+if TYPE_CHECKING:
+    from strandline.node.sharing.persister import SharePersister
 
 log = logging.getLogger(__name__)
 
@@ -78,10 +80,10 @@ class GroupHost:
         timers: Timers,
         codec: Codec,
         read_bytes: int,
-        persister: SharePersister | None = None,
+        persister: Callable[[], SharePersister],
     ) -> None:
         """`codec` is that of offset records; of a log so many bytes are read at once. `persister`
-        asks share coordinators."""
+        gives what asks share coordinators, which most nodes never need."""
         self._persister = persister
         self._coordinator = coordinator
         self._codec = codec
@@ -231,8 +233,7 @@ class GroupHost:
                 told = self._coordinator.states_answered(effect.question_id, outcomes, at)
                 self._carry_out(told, at)
 
-        if self._persister is None:
-            raise InvariantViolated("There is no one to ask about share groups.")
+        persister = self._persister()
         for place in effect.partitions:
             api = ApiKey.DELETE_SHARE_GROUP_STATE
             fields: dict[str, Any] = {}
@@ -241,7 +242,7 @@ class GroupHost:
                 fields["state_epoch"] = effect.state_epoch
                 fields["start_offset"] = effect.starts.get(place, NO_OFFSET)
             key = ShareKey(effect.group_id, *place)
-            self._persister.ask(api, key, fields, partial(answered, place), now)
+            persister.ask(api, key, fields, partial(answered, place), now)
 
     def _ended(self, append_id: int, error: ErrorCode | None, now: Instant) -> None:
         self._carry_out(self._coordinator.appended(append_id, error, now), now)

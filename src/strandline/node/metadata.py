@@ -38,6 +38,12 @@ class Metadata:
         """Writes whose outcome is not known yet."""
         return len(self._waiting)
 
+    def partition_count(self, internal_topic: str, wanted: int) -> int:
+        """How many partitions a topic of coordinators has, or will have when it is made. All
+        brokers must agree on it, whatever their settings say now."""
+        topic = self.image.topics.get(internal_topic)
+        return wanted if topic is None else len(topic.partitions)
+
     def write(self, operations: Sequence[Operation], outcome: Outcome, now: Instant) -> None:
         """Have the operations applied, all or none, and be told."""
         if not operations:

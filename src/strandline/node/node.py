@@ -146,16 +146,6 @@ class Node:
         host.proposals = self.in_sync_changes
         self.creation = TopicCreation(self.controller, self.settings, random)
         self.background = Background(self.replicas, self.settings, self.timers, self.outbox)
-        self.groups = GroupAccess(self.metadata, self.settings, self.replicas, self.timers, random)
-        self.transactions = TransactionAccess(
-            self.metadata,
-            self.settings,
-            self.replicas,
-            self.peers,
-            self.timers,
-            controller=self.controller,
-            groups=self.groups,
-        )
         self.sharing = ShareAccess(
             self.metadata,
             self.settings,
@@ -165,7 +155,18 @@ class Node:
             creation=self.creation,
             purgatory=self.purgatory,
         )
-        self.groups.sharing = self.sharing
+        self.groups = GroupAccess(
+            self.metadata, self.settings, self.replicas, self.timers, random, self.sharing
+        )
+        self.transactions = TransactionAccess(
+            self.metadata,
+            self.settings,
+            self.replicas,
+            self.peers,
+            self.timers,
+            controller=self.controller,
+            groups=self.groups,
+        )
         self.connections = OpenConnections()
         self.quotas = ClientQuotas(self.settings, self.timers, self.outbox, self.connections)
         self.quotas.start(image)

@@ -85,12 +85,10 @@ class TransactionAccess:
         from strandline.transactions.coordinator import TransactionCoordinator
 
         broker = self._settings.broker
-        topic = self._metadata.image.topics.get(TRANSACTION_STATE)
         coordinator = TransactionCoordinator(
             transaction_settings(broker),
-            # All brokers must agree on it, whatever their settings say now.
-            partition_count=(
-                len(topic.partitions) if topic else broker.transaction_state_log_num_partitions
+            partition_count=self._metadata.partition_count(
+                TRANSACTION_STATE, broker.transaction_state_log_num_partitions
             ),
             version=lambda: level_of(self._metadata.image, TRANSACTION_VERSION),
         )

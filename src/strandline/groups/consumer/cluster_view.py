@@ -5,7 +5,7 @@ The node answers from its image of the metadata; a coordinator without a cluster
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -96,3 +96,13 @@ class NoCluster:
         """The defaults."""
         del group_id
         return GroupTimes()
+
+
+def named_partitions(
+    partitions: Mapping[TopicId, Iterable[int]], cluster: ClusterView
+) -> Iterator[tuple[TopicFacts, list[int]]]:
+    """The topics of an assignment that are there, each with its partitions in their order."""
+    for topic_id, numbers in partitions.items():
+        topic = cluster.identified(topic_id)
+        if topic is not None:
+            yield topic, sorted(numbers)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from strandline.groups.consumer.cluster_view import ClusterView
+from strandline.groups.consumer.cluster_view import ClusterView, named_partitions
 from strandline.groups.consumer.group import preferred
 from strandline.groups.consumer.image import GroupImage
 from strandline.groups.consumer.member import ConsumerMember
@@ -73,13 +73,9 @@ def _held(member: ConsumerMember) -> Mapping[TopicId, Iterable[int]]:
 
 
 def _assignment(partitions: Mapping[TopicId, Iterable[int]], cluster: ClusterView) -> Assignment:
-    assignment = Assignment()
-    for topic_id, numbers in partitions.items():
-        topic = cluster.identified(topic_id)
-        if topic is not None:
-            assignment.topic_partitions.append(
-                TopicPartitions(
-                    topic_id=topic_id, topic_name=topic.name, partitions=sorted(numbers)
-                )
-            )
-    return assignment
+    return Assignment(
+        topic_partitions=[
+            TopicPartitions(topic_id=topic.topic_id, topic_name=topic.name, partitions=numbers)
+            for topic, numbers in named_partitions(partitions, cluster)
+        ]
+    )

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 from strandline.errors import ErrorCode, ProtocolError
-from strandline.groups.consumer.cluster_view import ClusterView
+from strandline.groups.consumer.cluster_view import ClusterView, named_partitions
 from strandline.groups.consumer.partitions import Partitions
 from strandline.groups.shard import MOVED, Shard, coordinator_error
 from strandline.groups.share.assignor import NAME
@@ -204,16 +204,12 @@ def described_share_group(group_id: str, image: ShareImage, cluster: ClusterView
 
 
 def _assignment(partitions: Partitions, cluster: ClusterView) -> Assignment:
-    assignment = Assignment()
-    for topic_id, numbers in partitions.items():
-        topic = cluster.identified(topic_id)
-        if topic is not None:
-            assignment.topic_partitions.append(
-                TopicPartitions(
-                    topic_id=topic_id, topic_name=topic.name, partitions=sorted(numbers)
-                )
-            )
-    return assignment
+    return Assignment(
+        topic_partitions=[
+            TopicPartitions(topic_id=topic.topic_id, topic_name=topic.name, partitions=numbers)
+            for topic, numbers in named_partitions(partitions, cluster)
+        ]
+    )
 
 
 def _code(error: ErrorCode | None) -> ErrorCode:

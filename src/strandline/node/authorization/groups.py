@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from strandline.authorization.acls import Operation, ResourceType
@@ -256,48 +256,60 @@ def _delete_groups(access: Access, request: Request[delete_groups.DeleteGroupsRe
     return with_refused(request, refused, lambda response: response.results)
 
 
-def _consumer_group_heartbeat(
-    access: Access, request: Request[consumer_group_heartbeat.ConsumerGroupHeartbeatRequest]
-) -> bool:
-    if not _read_group(access, request):
-        return False
+def may_subscribe(access: Access, request: Request[Any], response: type[Any]) -> bool:
+    """Of a heartbeat whose member may read the group: whether it may describe all topics that it
+    subscribes to."""
     names = dict.fromkeys(request.body.subscribed_topic_names or ())
     _, denied = split(names, access.topics(Operation.DESCRIBE))
     if denied:
-        request.reply(
-            consumer_group_heartbeat.ConsumerGroupHeartbeatResponse(
-                error_code=_DENIED, error_message=MESSAGES[_DENIED]
-            )
-        )
-        return False
-    return True
+        request.reply(response(error_code=_DENIED, error_message=MESSAGES[_DENIED]))
+    return not denied
 
 
-def _consumer_group_describe(
-    access: Access, request: Request[consumer_group_describe.ConsumerGroupDescribeRequest]
+def describe_with_members(
+    access: Access,
+    request: Request[Any],
+    described: type[Any],
+    topics_of: Callable[[Any], set[str]],
 ) -> bool:
+    """Of requests that describe groups with their members, in entries of the type `described`: a
+    group whose members read a topic that the client may not describe is hidden."""
     body = request.body
     body.group_ids, denied = split(
         body.group_ids, lambda group: access.may(Operation.DESCRIBE, _GROUP, group)
     )
     refused = [
-        consumer_group_describe.DescribedGroup(
-            group_id=group, error_code=_GROUP_DENIED, error_message=MESSAGES[_GROUP_DENIED]
-        )
+        described(group_id=group, error_code=_GROUP_DENIED, error_message=MESSAGES[_GROUP_DENIED])
         for group in denied
     ]
 
-    def amend(response: consumer_group_describe.ConsumerGroupDescribeResponse) -> None:
+    def shown(group: Any, may_see: Callable[[str], bool]) -> Any:
+        if all(may_see(name) for name in topics_of(group)):
+            return group
+        return described(group_id=group.group_id, error_code=_DENIED, error_message=_HIDDEN_TOPICS)
+
+    def amend(response: Any) -> None:
         may_see = access.topics(Operation.DESCRIBE, is_noted=False)
         if body.include_authorized_operations:
             _set_operations(access, response.groups)
-        response.groups = [
-            group if all(may_see(name) for name in _topics_of(group)) else _hidden(group)
-            for group in response.groups
-        ] + refused
+        response.groups = [shown(group, may_see) for group in response.groups] + refused
 
     request.amend = amend
     return True
+
+
+def _consumer_group_heartbeat(
+    access: Access, request: Request[consumer_group_heartbeat.ConsumerGroupHeartbeatRequest]
+) -> bool:
+    response = consumer_group_heartbeat.ConsumerGroupHeartbeatResponse
+    return _read_group(access, request) and may_subscribe(access, request, response)
+
+
+def _consumer_group_describe(
+    access: Access, request: Request[consumer_group_describe.ConsumerGroupDescribeRequest]
+) -> bool:
+    described = consumer_group_describe.DescribedGroup
+    return describe_with_members(access, request, described, _topics_of)
 
 
 def _topics_of(group: consumer_group_describe.DescribedGroup) -> set[str]:
@@ -307,14 +319,6 @@ def _topics_of(group: consumer_group_describe.DescribedGroup) -> set[str]:
         for assignment in (member.assignment, member.target_assignment)
         for topic in assignment.topic_partitions
     } | {name for member in group.members for name in member.subscribed_topic_names}
-
-
-def _hidden(
-    group: consumer_group_describe.DescribedGroup,
-) -> consumer_group_describe.DescribedGroup:
-    return consumer_group_describe.DescribedGroup(
-        group_id=group.group_id, error_code=_DENIED, error_message=_HIDDEN_TOPICS
-    )
 
 
 _READS_GROUP: Final = Rule(_read_group, (Need(Operation.READ, _GROUP, _GROUP_DENIED),))

@@ -9,13 +9,13 @@ from typing import Any, Final
 from strandline.authorization.acls import Operation, ResourceType
 from strandline.errors import ErrorCode, ProtocolError
 from strandline.node.authorization.authority import Access
-from strandline.node.authorization.rule import MESSAGES, Need, Rule, split
+from strandline.node.authorization.groups import describe_with_members, may_subscribe
+from strandline.node.authorization.rule import MESSAGES, Need, Rule, split, with_refused
 from strandline.node.request import Request
 from strandline.protocol.apis import KNOWN, ApiKey
 from strandline.protocol.messages import share_group_describe, share_group_heartbeat
 from strandline.protocol.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
-    DescribeShareGroupOffsetsResponse,
     DescribeShareGroupOffsetsResponseGroup,
 )
 from strandline.sharing.answer import Answer
@@ -24,9 +24,6 @@ _TOPIC, _GROUP = ResourceType.TOPIC, ResourceType.GROUP
 _DENIED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 _GROUP_DENIED: Final = ErrorCode.GROUP_AUTHORIZATION_FAILED
 _CLUSTER_DENIED: Final = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-_HIDDEN_TOPICS: Final = (
-    "The group has described topic(s) that the client is not authorized to describe."
-)
 
 
 def _needs_group(access: Access, request: Request[Any], operation: Operation) -> bool:
@@ -49,50 +46,15 @@ def _deletes_of_group(access: Access, request: Request[Any]) -> bool:
 def _heartbeat(
     access: Access, request: Request[share_group_heartbeat.ShareGroupHeartbeatRequest]
 ) -> bool:
-    if not _reads_group(access, request):
-        return False
-    names = dict.fromkeys(request.body.subscribed_topic_names or ())
-    _, denied = split(names, access.topics(Operation.DESCRIBE))
-    if not denied:
-        return True
-    request.reply(
-        share_group_heartbeat.ShareGroupHeartbeatResponse(
-            error_code=_DENIED, error_message=MESSAGES[_DENIED]
-        )
-    )
-    return False
+    response = share_group_heartbeat.ShareGroupHeartbeatResponse
+    return _reads_group(access, request) and may_subscribe(access, request, response)
 
 
 def _describe(
     access: Access, request: Request[share_group_describe.ShareGroupDescribeRequest]
 ) -> bool:
-    body = request.body
-    body.group_ids, denied = split(
-        body.group_ids, lambda group: access.may(Operation.DESCRIBE, _GROUP, group)
-    )
-    refused = [
-        share_group_describe.DescribedGroup(
-            group_id=group, error_code=_GROUP_DENIED, error_message=MESSAGES[_GROUP_DENIED]
-        )
-        for group in denied
-    ]
-
-    def amend(response: share_group_describe.ShareGroupDescribeResponse) -> None:
-        may_see = access.topics(Operation.DESCRIBE, is_noted=False)
-        for group in response.groups:
-            if body.include_authorized_operations and group.error_code == ErrorCode.NONE:
-                group.authorized_operations = access.operations(_GROUP, group.group_id)
-        response.groups = [
-            group
-            if all(may_see(name) for name in _topics_of(group))
-            else share_group_describe.DescribedGroup(
-                group_id=group.group_id, error_code=_DENIED, error_message=_HIDDEN_TOPICS
-            )
-            for group in response.groups
-        ] + refused
-
-    request.amend = amend
-    return True
+    described = share_group_describe.DescribedGroup
+    return describe_with_members(access, request, described, _topics_of)
 
 
 def _topics_of(group: share_group_describe.DescribedGroup) -> set[str]:
@@ -107,18 +69,15 @@ def _describe_offsets(access: Access, request: Request[DescribeShareGroupOffsets
         body.groups, lambda group: access.may(Operation.DESCRIBE, _GROUP, group.group_id)
     )
 
-    def amend(response: DescribeShareGroupOffsetsResponse) -> None:
-        response.groups += [
-            DescribeShareGroupOffsetsResponseGroup(
-                group_id=group.group_id,
-                error_code=_GROUP_DENIED,
-                error_message=MESSAGES[_GROUP_DENIED],
-            )
-            for group in denied
-        ]
-
-    request.amend = amend
-    return True
+    refused = [
+        DescribeShareGroupOffsetsResponseGroup(
+            group_id=group.group_id,
+            error_code=_GROUP_DENIED,
+            error_message=MESSAGES[_GROUP_DENIED],
+        )
+        for group in denied
+    ]
+    return with_refused(request, refused, lambda response: response.groups)
 
 
 def _state(access: Access, request: Request[Any]) -> bool:

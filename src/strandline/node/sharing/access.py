@@ -67,14 +67,10 @@ class ShareAccess:
         from strandline.sharing.coordinator import ShareCoordinator
 
         broker = self._settings.broker
-        topic = self._metadata.image.topics.get(SHARE_GROUP_STATE)
         coordinator = ShareCoordinator(
             share_coordinator_settings(broker),
-            # All brokers must agree on it, whatever their settings say now.
-            partition_count=(
-                len(topic.partitions)
-                if topic
-                else broker.share_coordinator_state_topic_num_partitions
+            partition_count=self._metadata.partition_count(
+                SHARE_GROUP_STATE, broker.share_coordinator_state_topic_num_partitions
             ),
             uuid_text=uuid_text,
             has_partition=self._has_partition,
