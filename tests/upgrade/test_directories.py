@@ -40,7 +40,10 @@ def opened(
     home = tmp_path_factory.mktemp("-".join(request.param))
     unpack_directory(*request.param, home)
     expected = json.loads((home / EXPECTED).read_text())
-    with Cluster(brokers=3, data_dir=home / "data") as cluster:
+    # Else the controller moves leaders five seconds after the start, and librdkafka's administrator
+    # takes FENCED_LEADER_EPOCH for final: it does not read the metadata again for ListOffsets.
+    settings = {"auto.leader.rebalance.enable": False}
+    with Cluster(brokers=3, data_dir=home / "data", settings=settings) as cluster:
         for place in expected["topics"]:
             topic, _, partition = place.rpartition("/")
             cluster.wait_until_in_sync(topic, int(partition))
