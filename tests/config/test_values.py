@@ -6,7 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.config.allowed import ListOf, OneOf, Range, ThrottledReplicas, at_least, between
+from strandline.config.allowed import (
+    ListOf,
+    OneOf,
+    Range,
+    ShareOffsetReset,
+    ThrottledReplicas,
+    at_least,
+    between,
+    share_reset_ms,
+)
 from strandline.config.definition import BROKER_SETTINGS, GROUP_SETTINGS, TOPIC_SETTINGS
 from strandline.config.values import Kind, Value, format_value, parse_value
 
@@ -74,6 +83,28 @@ def test_text_that_is_no_value(kind: Kind, text: str) -> None:
 def test_rules(rule: Range, good: Value, bad: Value) -> None:
     assert rule.problem(good) is None
     assert rule.problem(bad)
+
+
+@pytest.mark.parametrize(
+    ("duration", "ms"),
+    [
+        ("P2D", 172_800_000),
+        ("PT1H30M", 5_400_000),
+        ("P1DT1H1M1.25S", 90_061_250),
+        ("PT0.0019S", 1),
+        ("P", None),
+        ("PT", None),
+        ("P1DT", None),
+        ("PT-1H", None),
+        ("PT1.S", None),
+        ("PT\u0661H", None),
+        ("PT1H\n", None),
+    ],
+)
+def test_where_a_share_group_starts_is_some_time_ago(duration: str, ms: int | None) -> None:
+    text = f"by_duration:{duration}"
+    assert share_reset_ms(text) == ms
+    assert (ShareOffsetReset().problem(text) is None) == (ms is not None)
 
 
 def test_every_default_is_allowed() -> None:
