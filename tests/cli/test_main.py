@@ -38,6 +38,11 @@ def test_serving_imports_of_the_client_only_what_brokers_use_among_themselves() 
     assert {each for each in loaded if each.startswith("strandline.client")} <= core
 
 
+def test_proofs_of_tables_import_what_the_kind_of_table_needs() -> None:
+    assert not imported_by("import strandline.cli.table_verify") & {"pyarrow", "pyspark"}
+    assert "pyspark" not in imported_by("import strandline.cli.table_results")
+
+
 def test_the_list_of_commands_says_what_they_say_themselves(alone: Callable[..., Any]) -> None:
     for name in COMMANDS:
         ended = alone(name, "--help")

@@ -10,7 +10,6 @@ from strandline.cli.client_config import client_config
 from strandline.cli.connecting import bootstrap_option, json_option
 from strandline.cli.output import counted, print_json, print_table, size_text, time_text
 from strandline.cli.table_options import bootstrap_of, load_table, tables_option
-from strandline.cli.table_results import show_status
 from strandline.cli.table_run import lag_as_json
 from strandline.client.cluster import ClusterClient
 from strandline.client.settings import ClientSettings
@@ -76,6 +75,8 @@ def status(name: str, tables: Location, bootstrap: str | None, as_json: bool) ->
     spec = load_table(tables, name)
     store = open_store(spec, create=True)
     if spec.is_of_queries:
+        from strandline.cli.table_results import show_status
+
         show_status(store, as_json=as_json)
         return
     state = store.state()

@@ -17,11 +17,9 @@ from strandline.cli.table_options import (
     spark_options,
     tables_option,
 )
-from strandline.cli.table_results import show_proof
 from strandline.lakehouse.locations.location import Location
 from strandline.lakehouse.session_remote import is_remote
 from strandline.lakehouse.spark_options import SparkOptions
-from strandline.lakehouse.tables.store import open_store
 from strandline.lakehouse.verify.report import Report, Verdict
 
 
@@ -66,6 +64,9 @@ def verify(
     """
     spec = load_table(tables, name)
     if spec.is_of_queries:
+        from strandline.cli.table_results import show_proof
+        from strandline.lakehouse.tables.store import open_store
+
         show_proof(open_store(spec, create=True), checkpoint, as_json=as_json)
         return
     if checkpoint is not None:

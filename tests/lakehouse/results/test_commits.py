@@ -13,8 +13,8 @@ import pytest
 from strandline.errors import InvalidSetting
 from strandline.lakehouse.locations.errors import StoreTrouble
 from strandline.lakehouse.results import committing
-from strandline.lakehouse.results.columns import UnfitRows
 from strandline.lakehouse.results.committing import Batch, ResultCommitter
+from strandline.lakehouse.results.errors import UnfitRows
 from strandline.lakehouse.results.format import ResultStreamWriter
 from strandline.lakehouse.results.merging import _Limits
 from strandline.lakehouse.tables.backend import Backend, Change, OutcomeUnknown, Snapshot

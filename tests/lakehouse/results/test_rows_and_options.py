@@ -12,7 +12,7 @@ from click.testing import CliRunner
 import strandline
 from strandline.cli.main import cli
 from strandline.errors import InvalidSetting
-from strandline.lakehouse.results.columns import UnfitRows
+from strandline.lakehouse.results.errors import UnfitRows
 from strandline.lakehouse.tables.definition import TableSpec
 from strandline.lakehouse.tables.errors import TableMissing
 from strandline.lakehouse.tables.spec import save_spec

@@ -16,14 +16,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 from pyspark.sql.types import StructType
 
-from strandline.errors import StrandlineError
+from strandline.lakehouse.results.errors import UnfitRows
 from strandline.lakehouse.tables.names import RESERVED_BY_ENGINES, TIMESTAMP
 from strandline.lakehouse.tables.types import differing_in_case, list_of, name_fault
 from strandline.lakehouse.values.json_values import fit
-
-
-class UnfitRows(StrandlineError):
-    """Rows of a query do not fit the table. The sentence names the column."""
 
 
 def stored_schema(schema: StructType) -> pa.Schema:

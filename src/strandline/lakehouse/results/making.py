@@ -12,7 +12,8 @@ from pyspark.sql.types import StructType
 from strandline.errors import InvalidSetting
 from strandline.lakehouse.locations.location import Location
 from strandline.lakehouse.query.naming import tables_directory
-from strandline.lakehouse.results.columns import UnfitRows, check_keys, fitted, stored_schema
+from strandline.lakehouse.results.columns import check_keys, fitted, stored_schema
+from strandline.lakehouse.results.errors import UnfitRows
 from strandline.lakehouse.results.options import ResultOptions, definition
 from strandline.lakehouse.tables.definition import TableSpec
 from strandline.lakehouse.tables.errors import TableExists, TableMissing

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from strandline.lakehouse.locations import stores
 from strandline.lakehouse.locations.location import Location
-from strandline.lakehouse.results.columns import UnfitRows
+from strandline.lakehouse.results.errors import UnfitRows
 from strandline.lakehouse.tables.backend import DataFile, Snapshot, number_of
 from strandline.lakehouse.tables.committing import remove_files
 from strandline.lakehouse.tables.definition import TableSpec, partitioning
