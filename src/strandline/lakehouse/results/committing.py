@@ -23,13 +23,9 @@ from strandline.lakehouse.results.options import ResultOptions
 from strandline.lakehouse.tables import marks
 from strandline.lakehouse.tables.backend import Change, Conflict, DataFile, Snapshot
 from strandline.lakehouse.tables.caring import care_for
-from strandline.lakehouse.tables.committing import (
-    COMMITTED,
-    REPLAYED,
-    CommitResult,
-    remove_files,
-)
+from strandline.lakehouse.tables.committing import COMMITTED, REPLAYED, CommitResult
 from strandline.lakehouse.tables.errors import BadTable, FencedWriter, SchemaMoved, TableError
+from strandline.lakehouse.tables.files import remove_files
 from strandline.lakehouse.tables.history import (
     APPENDED,
     BATCH,

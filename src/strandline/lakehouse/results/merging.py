@@ -22,9 +22,8 @@ from strandline.lakehouse.locations import stores
 from strandline.lakehouse.locations.location import Location
 from strandline.lakehouse.results.errors import UnfitRows
 from strandline.lakehouse.tables.backend import DataFile, Snapshot, number_of
-from strandline.lakehouse.tables.committing import remove_files
 from strandline.lakehouse.tables.definition import TableSpec, partitioning
-from strandline.lakehouse.tables.files import PartitionedFiles
+from strandline.lakehouse.tables.files import PartitionedFiles, remove_files
 from strandline.lakehouse.tables.parts import Carrier
 from strandline.lakehouse.tables.presence import check_present
 from strandline.lakehouse.tables.reading import read_batches, stored_columns
@@ -78,13 +77,9 @@ def merge_rows(
 
 def merge_division(part: Division) -> Merged:
     """Write what one division becomes."""
-    output = PartitionedFiles(part.directory, part.transforms, "merge")
-    try:
+    with PartitionedFiles(part.directory, part.transforms, "merge") as output:
         removes = _merge(part, output)
         return Merged(output.finish(), tuple(removes))
-    except BaseException:
-        output.abort()
-        raise
 
 
 def _merge(part: Division, output: PartitionedFiles) -> list[DataFile]:

@@ -39,14 +39,10 @@ def write_rows(
     Nothing is left if it fails. Raises UnfitRows, StoreTrouble, OSError.
     """
     take_settings(settings)
-    files = PartitionedFiles(spec.directory(), partitioning(spec), "result")
-    try:
+    with PartitionedFiles(spec.directory(), partitioning(spec), "result") as files:
         for batch in batches:
             files.write(cast(batch, schema))
         made = files.finish()
-    except BaseException:
-        files.abort()
-        raise
     context = TaskContext.get()
     query_id = None if context is None else context.getLocalProperty(_QUERY)
     return Written(query_id or "", TaskWrite(files=made, host=socket.gethostname()))

@@ -10,19 +10,17 @@ Spark.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, NamedTuple
 
 from strandline.lakehouse.deadletters.letters import lost as lost_letters
-from strandline.lakehouse.locations import stores
-from strandline.lakehouse.locations.location import Location
 from strandline.lakehouse.tables import marks
 from strandline.lakehouse.tables.backend import Backend, Change, Conflict, DataFile, Snapshot
 from strandline.lakehouse.tables.definition import DEAD_LETTERS, TableSpec
 from strandline.lakehouse.tables.errors import FencedWriter, SchemaMoved
-from strandline.lakehouse.tables.files import PartitionedFiles
+from strandline.lakehouse.tables.files import PartitionedFiles, remove_files
 from strandline.lakehouse.tables.history import BATCH, LOSS, REPLAY, Counts, SideChange, describe
 from strandline.lakehouse.tables.identity import BatchIdentity, OffsetRange
 from strandline.lakehouse.tables.landing import land
@@ -281,8 +279,3 @@ def _count(proposal: Proposal, mode: str) -> Counts:
         dead_letters=0 if proposal.kind == REPLAY else sum(item.rows for item in letters),
         late_rows=sum(write.late_rows for write in proposal.writes),
     )
-
-
-def remove_files(directory: Location, files: Iterable[WrittenFile]) -> int:
-    """Delete files that no table names; gives their number."""
-    return sum(stores.remove(directory / item.path) for item in files)

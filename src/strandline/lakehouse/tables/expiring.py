@@ -138,17 +138,13 @@ class Expiring:
         schema = stored_columns(spec, side, snapshot.schema)
         for file in each.part:
             # Divided by nothing: a file has one partition value, which is kept.
-            output = PartitionedFiles(spec.directory(side), (), "young")
-            try:
+            with PartitionedFiles(spec.directory(side), (), "young") as output:
                 for batch in read_batches([file.path], schema):
                     is_old = pc.less(_times(spec, side, batch), pa.scalar(limit_us, TIMESTAMP))
                     is_old = pc.fill_null(is_old, fill_value=False)
                     gone.add(batch.select(list(spec.names.record)).filter(is_old))
                     output.write(batch.filter(pc.invert(is_old)))
                 replaced.adds += [made.placed(file.partition) for made in output.finish()]
-            except BaseException:
-                output.abort()
-                raise
         replaced.removes += [*each.whole, *each.part]
 
 

@@ -9,10 +9,11 @@ synced, and belongs to no table until a commit names it; in a store it is not th
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Final
+from types import TracebackType
+from typing import Final, Self
 
 import numpy as np
 import pyarrow as pa
@@ -56,7 +57,8 @@ class _Open:
 class PartitionedFiles:
     """Writes the rows of one table (or side table) under `directory`.
 
-    `finish` gives the files; `abort` removes them. One of both ends the object's life.
+    `finish` gives the files; `abort` removes them, as an error does that leaves the `with` of the
+    object. One of both ends its life.
     """
 
     def __init__(self, directory: Location, transforms: Sequence[Transform], task: str) -> None:
@@ -66,6 +68,18 @@ class PartitionedFiles:
         self._open: dict[tuple[PartitionValue, ...], _Open] = {}
         self._done: list[WrittenFile] = []
         self._gathered = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is not None:
+            self.abort()
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Add rows; they need the columns of the transforms."""
@@ -157,6 +171,11 @@ class PartitionedFiles:
                 schema=file_schema(item.schema),
             )
         )
+
+
+def remove_files(directory: Location, files: Iterable[WrittenFile]) -> int:
+    """Delete files that no table names; gives their number."""
+    return sum(stores.remove(directory / item.path) for item in files)
 
 
 def note_offsets(noted: dict[TopicPartition, OffsetsIn], table: pa.Table) -> None:

@@ -16,9 +16,9 @@ import pyarrow as pa
 from strandline.lakehouse.locations import stores
 from strandline.lakehouse.locations.location import Location
 from strandline.lakehouse.tables.backend import Backend, DataFile, Snapshot
-from strandline.lakehouse.tables.committing import Committer, remove_files
+from strandline.lakehouse.tables.committing import Committer
 from strandline.lakehouse.tables.definition import STAGING, TableSpec
-from strandline.lakehouse.tables.files import PartitionedFiles
+from strandline.lakehouse.tables.files import PartitionedFiles, remove_files
 from strandline.lakehouse.tables.history import COMPACTION
 from strandline.lakehouse.tables.parts import Carrier, here
 from strandline.lakehouse.tables.presence import check_present
@@ -119,14 +119,10 @@ class Bin(NamedTuple):
 def join_files(part: Bin) -> tuple[WrittenFile, ...]:
     """Write a bin's rows again; belonging to nothing until a commit."""
     # Divided by nothing: the files of a bin have one partition value, which is kept.
-    output = PartitionedFiles(part.directory, (), "compact")
-    try:
+    with PartitionedFiles(part.directory, (), "compact") as output:
         for batch in read_batches([each.path for each in part.files], part.schema):
             output.write(batch)
         return tuple(each.placed(part.files[0].partition) for each in output.finish())
-    except BaseException:
-        output.abort()
-        raise
 
 
 def _left_behind(directory: Location, before_ms: int) -> list[Location]:

@@ -15,8 +15,9 @@ from typing import Final
 
 from strandline.lakehouse.tables import marks
 from strandline.lakehouse.tables.backend import Backend, Change, Conflict, DataFile, Snapshot
-from strandline.lakehouse.tables.committing import Committer, remove_files
+from strandline.lakehouse.tables.committing import Committer
 from strandline.lakehouse.tables.definition import TableSpec
+from strandline.lakehouse.tables.files import remove_files
 from strandline.lakehouse.tables.history import SideChange, describe
 from strandline.lakehouse.tables.landing import land
 from strandline.lakehouse.tables.presence import check_written

@@ -13,9 +13,8 @@ import pyarrow as pa
 
 from strandline.lakehouse.locations.location import Location
 from strandline.lakehouse.tables.backend import DataFile
-from strandline.lakehouse.tables.committing import remove_files
 from strandline.lakehouse.tables.definition import TableSpec
-from strandline.lakehouse.tables.files import PartitionedFiles
+from strandline.lakehouse.tables.files import PartitionedFiles, remove_files
 from strandline.lakehouse.tables.presence import check_present, check_written
 from strandline.lakehouse.tables.reading import read_batches
 from strandline.lakehouse.tables.written import WrittenFile
@@ -50,14 +49,10 @@ def rewrite(
     try:
         for item in files:
             # Divided by nothing: a file has one partition value, which is kept.
-            output = PartitionedFiles(directory, (), task)
-            try:
+            with PartitionedFiles(directory, (), task) as output:
                 for batch in read_batches([item.path], schema):
                     output.write(batch.rename_columns(called))
                 adds += [made.placed(item.partition) for made in output.finish()]
-            except BaseException:
-                output.abort()
-                raise
         check_written(directory, adds)
     except BaseException:
         remove_files(directory, adds)

@@ -22,11 +22,11 @@ from strandline.lakehouse.tables.committing import (
     REPLAYED,
     CommitResult,
     Committer,
-    remove_files,
 )
 from strandline.lakehouse.tables.definition import SPEC_FILE, TableSpec, partitioning
 from strandline.lakehouse.tables.errors import TableExists, TableMissing
 from strandline.lakehouse.tables.expiring import Expired, Expiring, FileAge
+from strandline.lakehouse.tables.files import remove_files
 from strandline.lakehouse.tables.history import BATCH, CommitRecord, read_record
 from strandline.lakehouse.tables.identity import (
     BatchIdentity,

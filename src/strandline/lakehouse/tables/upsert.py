@@ -22,7 +22,7 @@ from strandline.lakehouse.locations import stores
 from strandline.lakehouse.locations.location import Location
 from strandline.lakehouse.tables.backend import DataFile, Snapshot
 from strandline.lakehouse.tables.definition import TableSpec, partitioning
-from strandline.lakehouse.tables.files import PartitionedFiles
+from strandline.lakehouse.tables.files import PartitionedFiles, remove_files
 from strandline.lakehouse.tables.names import OwnNames
 from strandline.lakehouse.tables.parts import Carrier, here
 from strandline.lakehouse.tables.presence import check_present
@@ -76,7 +76,7 @@ def merge_changes(
     size += sum(item.size for part in parts for item in part.files)
     try:
         done = carrier(
-            merge_bucket, parts, size=size, undo=lambda one: _forget(directory, one.adds)
+            merge_bucket, parts, size=size, undo=lambda one: remove_files(directory, one.adds)
         )
     except Exception:
         check_present(live)  # a task of Spark's tells of a file that is gone by a trace only
@@ -89,18 +89,9 @@ def merge_changes(
 
 def merge_bucket(part: Bucket) -> Merged:
     """Write what one bucket becomes."""
-    output = PartitionedFiles(part.directory, part.transforms, "merge")
-    try:
+    with PartitionedFiles(part.directory, part.transforms, "merge") as output:
         removes = _merge_bucket(part.changes, part.files, output, part.names)
         return Merged(output.finish(), tuple(removes))
-    except BaseException:
-        output.abort()
-        raise
-
-
-def _forget(directory: Location, files: Sequence[WrittenFile]) -> None:
-    for item in files:
-        stores.remove(directory / item.path)
 
 
 def _merge_bucket(

@@ -42,10 +42,9 @@ from strandline.lakehouse.pipeline.errors import TransformFailed
 from strandline.lakehouse.pipeline.target import Target, Write
 from strandline.lakehouse.pipeline.tasks import task_name
 from strandline.lakehouse.spark_errors import cause_of
-from strandline.lakehouse.tables.committing import remove_files
 from strandline.lakehouse.tables.definition import DEAD_LETTERS, DROPPED, STAGING, TableSpec
 from strandline.lakehouse.tables.errors import SchemaMoved
-from strandline.lakehouse.tables.files import PartitionedFiles
+from strandline.lakehouse.tables.files import PartitionedFiles, remove_files
 from strandline.lakehouse.tables.identity import TableState
 from strandline.lakehouse.tables.presence import check_written
 from strandline.lakehouse.tables.types import as_stored
