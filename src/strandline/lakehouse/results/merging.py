@@ -23,13 +23,13 @@ from strandline.lakehouse.locations.location import Location
 from strandline.lakehouse.results.errors import UnfitRows
 from strandline.lakehouse.tables.backend import DataFile, Snapshot, number_of
 from strandline.lakehouse.tables.definition import TableSpec, partitioning
-from strandline.lakehouse.tables.files import PartitionedFiles, remove_files
+from strandline.lakehouse.tables.files import PartitionedFiles
 from strandline.lakehouse.tables.parts import Carrier
 from strandline.lakehouse.tables.presence import check_present
 from strandline.lakehouse.tables.reading import read_batches, stored_columns
-from strandline.lakehouse.tables.transforms import PartitionValue, Transform
-from strandline.lakehouse.tables.upsert import Merged
-from strandline.lakehouse.tables.written import WrittenFile
+from strandline.lakehouse.tables.transforms import Transform
+from strandline.lakehouse.tables.upsert import Merged, merge_parts
+from strandline.lakehouse.tables.written import WrittenFile, by_partition
 
 
 class Division(NamedTuple):
@@ -49,9 +49,7 @@ def merge_rows(
     """Write what the table becomes; nothing is removed yet. Raises UnfitRows, BadTable."""
     directory = spec.directory()
     columns = stored_columns(spec, None, snapshot.schema)
-    by_division: dict[tuple[PartitionValue, ...], list[WrittenFile]] = {}
-    for item in changes:
-        by_division.setdefault(item.partition, []).append(item)
+    by_division = by_partition(changes)
     live = snapshot.files() if by_division else []
     check_present(live)
     limits = _Limits(spec, snapshot) if live else None
@@ -64,15 +62,7 @@ def merge_rows(
         parts.append(
             Division(directory, partitioning(spec), spec.keys, columns, paths, tuple(files))
         )
-    size = sum(item.size for item in changes)
-    size += sum(item.size for part in parts for item in part.files)
-    done = carrier(
-        merge_division, parts, size=size, undo=lambda one: remove_files(directory, one.adds)
-    )
-    return Merged(
-        tuple(item for each in done for item in each.adds),
-        tuple(item for each in done for item in each.removes),
-    )
+    return merge_parts(merge_division, parts, changes, directory, carrier)
 
 
 def merge_division(part: Division) -> Merged:

@@ -23,7 +23,8 @@ from strandline.lakehouse.locations import stores
 from strandline.lakehouse.locations.location import Location
 from strandline.lakehouse.results.merging import doubled_keys
 from strandline.lakehouse.tables import marks
-from strandline.lakehouse.tables.backend import Snapshot
+from strandline.lakehouse.tables.backend import DataFile, Snapshot
+from strandline.lakehouse.tables.definition import TableSpec
 from strandline.lakehouse.tables.history import (
     APPENDED,
     BATCH,
@@ -35,6 +36,7 @@ from strandline.lakehouse.tables.history import (
 from strandline.lakehouse.tables.presence import absence, absent_files
 from strandline.lakehouse.tables.reading import read_batches, stored_columns
 from strandline.lakehouse.tables.store import TableStore
+from strandline.lakehouse.tables.written import by_partition
 
 _OF_STREAMS: Final = (BATCH, COMPLETE)
 _REPLACING: Final = (COMPLETE, OVERWRITTEN)
@@ -114,7 +116,7 @@ def prove(store: TableStore, checkpoint: Location | None = None) -> ResultReport
         _check_query(report, snapshot, history, query_id)
     if store.spec.keys:
         if not absent:
-            _check_keys(report, store, snapshot)
+            _check_keys(report, store.spec, snapshot, files)
     else:
         _check_rows(report, history)
     if checkpoint is not None:
@@ -177,16 +179,15 @@ def _check_rows(report: ResultReport, history: Sequence[CommitRecord]) -> None:
         )
 
 
-def _check_keys(report: ResultReport, store: TableStore, snapshot: Snapshot) -> None:
-    spec = store.spec
+def _check_keys(
+    report: ResultReport, spec: TableSpec, snapshot: Snapshot, files: Sequence[DataFile]
+) -> None:
     columns = stored_columns(spec, None, snapshot.schema)
     wanted = pa.schema([columns.field(name) for name in spec.keys])
-    by_division: dict[object, list[Location]] = {}
-    for file in snapshot.files():
-        by_division.setdefault(file.partition, []).append(file.path)
     doubled = 0
-    for files in by_division.values():
-        doubled += doubled_keys(pa.Table.from_batches(read_batches(files, wanted), schema=wanted))
+    for division in by_partition(files).values():
+        batches = read_batches([each.path for each in division], wanted)
+        doubled += doubled_keys(pa.Table.from_batches(batches, schema=wanted))
     if doubled:
         report.wrong.append(f"{doubled:,} keys have more than one row.")
 

@@ -26,8 +26,7 @@ from strandline.lakehouse.tables.reading import read_batches, stored_columns
 from strandline.lakehouse.tables.removals import drop_notes
 from strandline.lakehouse.tables.replacing import Replaced, Replacing
 from strandline.lakehouse.tables.settling import SIDES, SideTables
-from strandline.lakehouse.tables.transforms import PartitionValue
-from strandline.lakehouse.tables.written import WrittenFile
+from strandline.lakehouse.tables.written import WrittenFile, by_partition
 
 
 class CompactionResult(NamedTuple):
@@ -133,12 +132,9 @@ def _left_behind(directory: Location, before_ms: int) -> list[Location]:
 
 def bins(files: Iterable[DataFile], *, target_bytes: int, min_files: int) -> list[list[DataFile]]:
     """Small files of one partition value each, together at most about `target_bytes`."""
-    by_partition: dict[tuple[PartitionValue, ...], list[DataFile]] = {}
-    for item in files:
-        if item.size < target_bytes:
-            by_partition.setdefault(item.partition, []).append(item)
+    small = (item for item in files if item.size < target_bytes)
     found: list[list[DataFile]] = []
-    for group in by_partition.values():
+    for group in by_partition(small).values():
         current: list[DataFile] = []
         total = 0
         for item in sorted(group, key=lambda file: file.path):

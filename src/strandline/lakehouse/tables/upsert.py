@@ -11,8 +11,8 @@ file: each is a part that may be merged elsewhere (`parts`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -26,8 +26,8 @@ from strandline.lakehouse.tables.files import PartitionedFiles, remove_files
 from strandline.lakehouse.tables.names import OwnNames
 from strandline.lakehouse.tables.parts import Carrier, here
 from strandline.lakehouse.tables.presence import check_present
-from strandline.lakehouse.tables.transforms import PartitionValue, Transform
-from strandline.lakehouse.tables.written import WrittenFile
+from strandline.lakehouse.tables.transforms import Transform
+from strandline.lakehouse.tables.written import WrittenFile, by_partition
 
 DELETED: Final = "=deleted"
 """The column of change files that says: the record was a tombstone. No field can be called so."""
@@ -38,6 +38,16 @@ class Merged(NamedTuple):
 
     adds: tuple[WrittenFile, ...]
     removes: tuple[DataFile, ...]
+
+
+class Mergeable(Protocol):
+    """A part of a merge: `files` are the live ones that are read for it."""
+
+    @property
+    def files(self) -> tuple[DataFile, ...]: ...
+
+
+_Part = TypeVar("_Part", bound=Mergeable)
 
 
 class Bucket(NamedTuple):
@@ -58,9 +68,7 @@ def merge_changes(
 ) -> Merged:
     """Write what the table becomes; nothing is removed yet. Raises BadTable if files are gone."""
     directory = spec.directory()
-    by_bucket: dict[tuple[PartitionValue, ...], list[WrittenFile]] = {}
-    for item in changes:
-        by_bucket.setdefault(item.partition, []).append(item)
+    by_bucket = by_partition(changes)
     live = snapshot.files() if by_bucket else []
     parts = [
         Bucket(
@@ -72,15 +80,24 @@ def merge_changes(
         )
         for bucket, mine in by_bucket.items()
     ]
-    size = sum(item.size for item in changes)
-    size += sum(item.size for part in parts for item in part.files)
     try:
-        done = carrier(
-            merge_bucket, parts, size=size, undo=lambda one: remove_files(directory, one.adds)
-        )
+        return merge_parts(merge_bucket, parts, changes, directory, carrier)
     except Exception:
         check_present(live)  # a task of Spark's tells of a file that is gone by a trace only
         raise
+
+
+def merge_parts(
+    work: Callable[[_Part], Merged],
+    parts: Sequence[_Part],
+    changes: Sequence[WrittenFile],
+    directory: Location,
+    carrier: Carrier,
+) -> Merged:
+    """What all parts become together, into which `changes` are merged."""
+    size = sum(item.size for item in changes)
+    size += sum(item.size for part in parts for item in part.files)
+    done = carrier(work, parts, size=size, undo=lambda one: remove_files(directory, one.adds))
     return Merged(
         tuple(item for each in done for item in each.adds),
         tuple(item for each in done for item in each.removes),

@@ -10,7 +10,7 @@ import base64
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -77,6 +77,24 @@ class WrittenFile:
             tuple(OffsetsIn(*item) for item in offsets),  # type: ignore[attr-defined]
             base64.b64decode(schema),  # type: ignore[arg-type]
         )
+
+
+class Placed(Protocol):
+    """A file under a partition value: a `WrittenFile`, or one that a table has."""
+
+    @property
+    def partition(self) -> tuple[PartitionValue, ...]: ...
+
+
+_File = TypeVar("_File", bound=Placed)
+
+
+def by_partition(files: Iterable[_File]) -> dict[tuple[PartitionValue, ...], list[_File]]:
+    """The files of each partition value, in the order in which the first of each comes."""
+    found: dict[tuple[PartitionValue, ...], list[_File]] = {}
+    for each in files:
+        found.setdefault(each.partition, []).append(each)
+    return found
 
 
 class Places(NamedTuple):
