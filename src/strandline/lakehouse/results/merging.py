@@ -122,7 +122,7 @@ def key_numbers(keys: pa.Table) -> NDArray[np.int64]:
     """A number for each row, the same for equal keys."""
     numbers = np.zeros(keys.num_rows, np.int64)
     for column in keys.columns:
-        for leaf in _leaves(column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)):
+        for leaf in _leaves(column.combine_chunks()):
             encoded = pc.dictionary_encode(leaf, null_encoding="encode")
             codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
             numbers = numbers * max(1, len(encoded.dictionary)) + codes
@@ -131,8 +131,6 @@ def key_numbers(keys: pa.Table) -> NDArray[np.int64]:
 
 
 def _leaves(column: pa.Array) -> Iterator[pa.Array]:
-    if isinstance(column, pa.ChunkedArray):
-        column = pa.concat_arrays(column.chunks)
     if not pa.types.is_struct(column.type):
         yield column
         return
