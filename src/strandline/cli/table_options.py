@@ -197,16 +197,15 @@ def load_table(tables: Location, name: str, *, of_topics: bool = False) -> Table
 
     try:
         spec = load_spec(tables / name)
-        if of_topics:
-            check_of_topics(spec)
-    except InvalidSetting as wrong:
-        if wrong.name != "filled_by":
-            raise
-        raise click.UsageError(str(wrong)) from wrong
     except TableMissing as missing:
         known = [spec.name for spec in list_specs(tables)]
         there = f"The tables there are {', '.join(known)}." if known else "There are none."
         raise click.UsageError(f"There is no table '{name}' in {tables}. {there}") from missing
+    if of_topics:
+        try:
+            check_of_topics(spec)
+        except InvalidSetting as wrong:
+            raise click.UsageError(str(wrong)) from wrong
     return spec
 
 
