@@ -65,6 +65,13 @@ def test_columns_follow_the_query(options: dict[str, str]) -> None:
     assert world.proof().is_good
 
 
+@pytest.mark.parametrize("name", ["kafka_offset", "_offset"])
+def test_a_column_that_is_called_as_one_of_records(tmp_path: Path, name: str) -> None:
+    world = ResultWorld(path=str(tmp_path / "t"))
+    world.batch("q", 0, [(7,)], schema={name: pa.int64()})
+    assert world.rows() == [(7,)]
+
+
 def test_a_table_that_keeps_its_columns(options: dict[str, str]) -> None:
     world = ResultWorld(**options, evolve="false")
     world.batch("q", 0, [("B", 1)])

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from strandline.lakehouse.locations import stores
 from strandline.lakehouse.locations.errors import StoreTrouble, told
 from strandline.lakehouse.locations.location import Location
-from strandline.lakehouse.tables.names import FIRST, NAMES, names_of
+from strandline.lakehouse.tables.names import names_of
 from strandline.lakehouse.tables.statistics import delta_statistics
 from strandline.lakehouse.tables.transforms import PartitionValue, Transform
 from strandline.lakehouse.tables.written import OffsetsIn, WrittenFile, file_schema
@@ -179,11 +179,12 @@ def remove_files(directory: Location, files: Iterable[WrittenFile]) -> int:
 
 
 def note_offsets(noted: dict[TopicPartition, OffsetsIn], table: pa.Table) -> None:
-    """Take the places of the table's rows into `noted`; results of queries have none."""
-    if FIRST.offset not in table.column_names and NAMES.offset not in table.column_names:
+    """Take the places of the table's rows into `noted`; results of queries need not have any."""
+    record = names_of(table.column_names).record
+    if not set(record) <= set(table.column_names):
         return
-    topic, partition, offset = names_of(table.column_names).record
-    places = table.select([topic, partition, offset]).group_by([topic, partition])
+    topic, partition, offset = record
+    places = table.select(record).group_by([topic, partition])
     found = places.aggregate([(offset, "min"), (offset, "max"), (offset, "count")])
     for row in found.to_pylist():
         place = TopicPartition(row[topic], row[partition])
