@@ -36,7 +36,6 @@ from strandline.lakehouse.tables.history import (
     describe,
 )
 from strandline.lakehouse.tables.landing import land
-from strandline.lakehouse.tables.opening import open_backend
 from strandline.lakehouse.tables.parts import Carrier, here
 from strandline.lakehouse.tables.presence import check_writes, check_written
 from strandline.lakehouse.tables.removals import stamp_removed
@@ -79,7 +78,7 @@ class ResultCommitter:
 
     def __post_init__(self) -> None:
         self._spec = self.store.spec
-        self._backend = open_backend(self._spec)
+        self._backend = self.store.backend
 
     def commit(self, batch: Batch, writes: Sequence[TaskWrite]) -> CommitResult:
         """Put a batch into the table. The files of one that is there already are deleted.
@@ -93,23 +92,14 @@ class ResultCommitter:
             raise
         except Exception:
             with suppress(StoreTrouble, TableError):
-                self.discard(writes)
+                self.store.discard(writes)
             raise
         if result.outcome == REPLAYED:
             log.info("Batch %d of query %s is in the table already.", *batch[:2])
-            self.discard(writes)
+            self.store.discard(writes)
         elif result.sequence % TIDY_EVERY == 0:
             self._care()
         return result
-
-    def discard(self, writes: Sequence[TaskWrite]) -> None:
-        """Delete the files of a batch that no commit names."""
-        named = {file.path for file in self._backend.load().files()}
-        directory = self._spec.directory()
-        for write in writes:
-            remove_files(
-                directory, [each for each in write.files if directory / each.path not in named]
-            )
 
     def _attempts(self, batch: Batch, writes: Sequence[TaskWrite]) -> CommitResult:
         beside = {side: self._spec.directory(side) for side in SIDES}

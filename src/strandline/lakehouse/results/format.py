@@ -46,14 +46,11 @@ class _Writing:
 
     def commit(self, query_id: str, batch_id: int, writes: Sequence[TaskWrite]) -> None:
         batch = Batch(query_id, batch_id, self._replaces)
-        self._committer().commit(batch, writes)
+        ResultCommitter(open_store(self._spec), self._options).commit(batch, writes)
 
     def discard(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         if None in messages:
-            self._committer().discard(writes_of(messages))
-
-    def _committer(self) -> ResultCommitter:
-        return ResultCommitter(open_store(self._spec), self._options)
+            open_store(self._spec).discard(writes_of(messages))
 
 
 class ResultWriter(DataSourceArrowWriter):

@@ -67,6 +67,11 @@ class TableStore:
         self._maintenance = Maintenance(spec, self._backend, self._sides, self.committer)
         self._expiring = Expiring(spec, self._backend, self._sides, self.committer)
 
+    @property
+    def backend(self) -> Backend:
+        """What changes the table, for commits that `committer` does not make."""
+        return self._backend
+
     def carry_out_by(self, carrier: Carrier) -> None:
         """Have files joined, and merged into by key, elsewhere than in this process."""
         self.committer.carrier = self._maintenance.carrier = carrier
