@@ -25,12 +25,15 @@ if TYPE_CHECKING:
     from strandline.client.aio.admin import AsyncAdmin
     from strandline.client.aio.consumer import AsyncConsumer
     from strandline.client.aio.producer import AsyncProducer
+    from strandline.client.aio.share_consumer import AsyncShareConsumer
     from strandline.client.api.admin import Admin
     from strandline.client.api.consumer import Consumer, ConsumerRecord
     from strandline.client.api.producer import Producer
+    from strandline.client.api.share_consumer import ShareConsumer
     from strandline.client.delivery import Delivery, FailedRecords, FlushResult
     from strandline.client.group_requests import Membership
     from strandline.client.metadata import BrokerInfo, PartitionInfo, TopicInfo
+    from strandline.client.share_group.acknowledgements import ShareRecord
     from strandline.errors import (
         AuthenticationFailed,
         ErrorCode,
@@ -67,6 +70,7 @@ __all__ = [
     "AsyncAdmin",
     "AsyncConsumer",
     "AsyncProducer",
+    "AsyncShareConsumer",
     "BrokerInfo",
     "ClusterDescription",
     "Consumer",
@@ -80,6 +84,8 @@ __all__ = [
     "Membership",
     "PartitionInfo",
     "Producer",
+    "ShareConsumer",
+    "ShareRecord",
     "TopicInfo",
     "TopicPartition",
     # tables
@@ -115,6 +121,7 @@ _MODULES: Final = {
     "AsyncAdmin": "client.aio.admin",
     "AsyncConsumer": "client.aio.consumer",
     "AsyncProducer": "client.aio.producer",
+    "AsyncShareConsumer": "client.aio.share_consumer",
     "BrokerInfo": "client.metadata",
     "ClusterDescription": "client.admin_cluster",
     "Consumer": "client.api.consumer",
@@ -128,6 +135,8 @@ _MODULES: Final = {
     "Membership": "client.group_requests",
     "PartitionInfo": "client.metadata",
     "Producer": "client.api.producer",
+    "ShareConsumer": "client.api.share_consumer",
+    "ShareRecord": "client.share_group.acknowledgements",
     "TopicInfo": "client.metadata",
     "TopicPartition": "types",
     "Committed": "lakehouse.pipeline.events",

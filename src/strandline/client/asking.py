@@ -29,18 +29,26 @@ class InFlight:
 class Asking:
     """See the module. `answered` gets the outcome of each request once."""
 
-    def __init__(self, cluster: ClusterClient, answered: Callable[[Ask, Outcome], None]) -> None:
+    def __init__(
+        self,
+        cluster: ClusterClient,
+        answered: Callable[[Ask, Outcome], None],
+        waiting: ClusterClient | None = None,
+    ) -> None:
+        """`waiting` has the connections for what a broker may keep waiting (`Ask.may_wait`)."""
         self._cluster = cluster
+        self._waiting = waiting or cluster
         self._answered = answered
         self.in_flight: list[InFlight] = []
 
     def send(self, ask: Ask) -> None:
         """Send a request; if that is not possible, its outcome comes at once."""
         try:
+            cluster = self._waiting if ask.may_wait else self._cluster
             if ask.to is None:
-                connection = self._cluster.any_connection()
+                connection = cluster.any_connection()
             else:
-                connection = self._cluster.connection_to(ask.to)
+                connection = cluster.connection_to(ask.to)
             pending = connection.send(
                 ask.key, ask.request, highest=ask.highest, timeout_ms=ask.timeout_ms
             )

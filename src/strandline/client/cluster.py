@@ -52,8 +52,10 @@ class ClusterClient:
         *,
         clock: Clock | None = None,
         random: Random | None = None,
+        router: Router | None = None,
     ) -> None:
-        """`bootstrap` is text like `host:port,host:port`, or addresses. Connects to nothing yet."""
+        """`bootstrap` is text like `host:port,host:port`, or addresses. With the `router` of
+        another client, for the same thread, it shares what that knows. Connects to nothing yet."""
         self.settings = settings or ClientSettings()
         self.clock: Clock = clock or SystemClock()
         self.random: Random = random or SystemRandom()
@@ -63,7 +65,7 @@ class ClusterClient:
         self.on_delay: Callable[[ProtocolError], None] = _nothing_told
         """Told each error after which something is tried again, and about once a second which
         answer is waited for: for a person who waits."""
-        self.router = Router(self.settings, self.random, self.bootstrap)
+        self.router = router or Router(self.settings, self.random, self.bootstrap)
         """What is known; for those parts of the client that use it themselves."""
         self._connections: dict[Address, Connection] = {}
 

@@ -51,6 +51,9 @@ class Ask:
     highest: int | None
     """The newest version to use."""
     then: Callable[[Outcome], None]
+    may_wait: bool = False
+    """Whether the broker may keep it waiting for records: it goes on a connection of its own, so
+    that heartbeats do not wait behind it."""
 
 
 def error_code(answer: Any) -> int:

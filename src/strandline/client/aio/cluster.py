@@ -54,12 +54,18 @@ class Backoff:
 class AsyncClusterClient:
     """See the module. It belongs to one event loop."""
 
-    def __init__(self, bootstrap: Sequence[Address], settings: ClientSettings) -> None:
-        """Connects to nothing yet."""
+    def __init__(
+        self,
+        bootstrap: Sequence[Address],
+        settings: ClientSettings,
+        *,
+        router: Router | None = None,
+    ) -> None:
+        """Connects to nothing yet. See `ClusterClient` for `router`."""
         self.settings = settings
         self.random: Random = SystemRandom()
         self.bootstrap = tuple(bootstrap)
-        self.router = Router(settings, self.random, self.bootstrap)
+        self.router = router or Router(settings, self.random, self.bootstrap)
         """What is known; for those parts of the client that use it themselves."""
         self._connections: dict[Address, Connection] = {}
         self._opening: dict[Address, asyncio.Task[Connection]] = {}

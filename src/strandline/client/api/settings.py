@@ -15,6 +15,7 @@ from strandline.client.producer import ProducerSettings
 from strandline.client.security.names import NAMES as SECURITY_NAMES
 from strandline.client.security.names import is_refused, security_of
 from strandline.client.settings import Address, ClientSettings, parse_addresses
+from strandline.client.share_group.settings import ACQUIRE_MODES, MODES, ShareSettings
 from strandline.errors import InvalidSetting
 from strandline.records.codec import Codec
 
@@ -102,6 +103,17 @@ _CONSUMER: Final = {
     "client.rack": _Setting("rack", _text),
     "check.crcs": _Setting("checks_crc", _flag),
 }
+_SHARE: Final = {
+    "group.id": _Setting("group", _name),
+    "share.acknowledgement.mode": _Setting("mode", _one_of({each: each for each in MODES})),
+    "share.acquire.mode": _Setting("acquire_mode", _one_of(ACQUIRE_MODES)),
+    "max.poll.records": _Setting("max_poll_records", _number),
+    "fetch.min.bytes": _Setting("min_bytes", _number),
+    "fetch.max.bytes": _Setting("max_bytes", _number),
+    "fetch.max.wait.ms": _Setting("max_wait_ms", _number),
+    "client.rack": _Setting("rack", _text),
+    "check.crcs": _Setting("checks_crc", _flag),
+}
 _BOOTSTRAP: Final = "bootstrap.servers"
 _LINGER_MS: Final = 5
 """As Kafka's producer since 4.0."""
@@ -126,6 +138,14 @@ class Reading:
     """One of `RESETS`."""
     member: GroupSettings | None
     """How to be a member of the group, if there is one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sharing:
+    """What a share consumer does."""
+
+    connecting: Connecting
+    member: ShareSettings
 
 
 def connecting_of(settings: Settings) -> Connecting:
@@ -178,6 +198,23 @@ def reading_of(settings: Settings) -> Reading:
         named["enable.auto.commit"] = named["enable.auto.commit"].lower()
     member = parse_group_settings(group, named)
     return Reading(connecting, fetch, group, reset, member)
+
+
+def sharing_of(settings: Settings) -> Sharing:
+    """The settings of a share consumer. Raises `InvalidSetting`."""
+    _refuse_unknown(settings, "a share consumer", _CLIENT, _SHARE)
+    if "group.id" not in settings:
+        raise InvalidSetting("group.id", "group.id is missing: a share consumer has a group.")
+    connecting = _connecting(settings)
+    client = connecting.client
+    member = ShareSettings(
+        **_fields(settings, _SHARE),
+        request_timeout_ms=client.request_timeout_ms,
+        operation_timeout_ms=client.operation_timeout_ms,
+        retry_backoff_ms=client.retry_backoff_ms,
+        retry_backoff_max_ms=client.retry_backoff_max_ms,
+    )
+    return Sharing(connecting, member)
 
 
 def _connecting(settings: Settings) -> Connecting:

@@ -1,6 +1,7 @@
-"""The heartbeats of a member of the consumer protocol: what they say, and when the next is due.
+"""The heartbeats of a member that has an epoch: what they say, and when the next is due.
 
-This file knows ConsumerGroupHeartbeat. It must not know what an answer means for the member.
+This file knows ConsumerGroupHeartbeat, and when heartbeats of share groups are due, too
+(`share_group/heartbeat_form`). It must not know what an answer means for the member.
 
 Theory: a member tells its coordinator what has changed since its last heartbeat, and everything
 when it does not know whether that one was heard, as Kafka's `ConsumerHeartbeatRequestManager`. To
@@ -15,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from random import Random
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from strandline.client.backoff import ExponentialBackoff
 from strandline.client.consumer_group.assignment import OwnedPartition
@@ -54,18 +55,33 @@ Beaten: TypeAlias = Callable[[Wish, ErrorCode, Any], None]
 """Told what a heartbeat said, and what the coordinator said to it."""
 
 
-class ConsumerHeartbeats:
+class HeartbeatForm(Protocol):
+    """How the members of a kind of group write heartbeats."""
+
+    @property
+    def key(self) -> ApiKey: ...
+
+    def heartbeat(
+        self, who: Membership, epoch: int, wish: Wish, told: Wish | None, version: int
+    ) -> object:
+        """One that leaves out what was told before. May raise `ProtocolError`."""
+
+    def goodbye(self, who: Membership, epoch: int) -> object:
+        """The last one."""
+
+
+class Heartbeats:
     """See the module."""
 
     def __init__(
         self,
-        settings: GroupSettings,
+        form: HeartbeatForm,
         coordinator: CoordinatorClient,
         backoff: ExponentialBackoff,
         then: Beaten,
     ) -> None:
         self._is_under_way = False
-        self._settings = settings
+        self._form = form
         self._coordinator = coordinator
         self._backoff = backoff
         self._then = then
@@ -103,8 +119,8 @@ class ConsumerHeartbeats:
         self._has_news = False
         told = self._heard if epoch != JOINING else None
         self._coordinator.ask(
-            ApiKey.CONSUMER_GROUP_HEARTBEAT,
-            partial(_request, self._settings, who, epoch, wish, told),
+            self._form.key,
+            partial(self._form.heartbeat, who, epoch, wish, told),
             partial(self._told, self._attempt, wish),
         )
         return True
@@ -112,14 +128,7 @@ class ConsumerHeartbeats:
     def leave(self, who: Membership, epoch: int, then: Callable[[], None]) -> None:
         """Say goodbye; `then` is called when that was heard, or not."""
         self._coordinator.ask(
-            ApiKey.CONSUMER_GROUP_HEARTBEAT,
-            lambda _: ConsumerGroupHeartbeatRequest(
-                group_id=who.group,
-                member_id=who.member_id,
-                member_epoch=epoch,
-                instance_id=who.instance_id,
-            ),
-            lambda _, __: then(),
+            self._form.key, lambda _: self._form.goodbye(who, epoch), lambda _, __: then()
         )
 
     def _told(self, attempt: int, wish: Wish, code: ErrorCode, answer: Any) -> None:
@@ -138,40 +147,47 @@ class ConsumerHeartbeats:
         self._then(wish, code, answer)
 
 
-def _request(
-    settings: GroupSettings,
-    who: Membership,
-    epoch: int,
-    wish: Wish,
-    told: Wish | None,
-    version: int,
-) -> ConsumerGroupHeartbeatRequest:
-    """A heartbeat that leaves out what was told before."""
-    if wish.pattern and version < _PATTERNS_SINCE:
-        raise ProtocolError(
-            ErrorCode.UNSUPPORTED_VERSION,
-            f"The coordinator of group '{who.group}' is too old for patterns of topics.",
+class ConsumerForm:
+    """The heartbeats of consumer groups (KIP-848)."""
+
+    key: Final = ApiKey.CONSUMER_GROUP_HEARTBEAT
+
+    def __init__(self, settings: GroupSettings) -> None:
+        self._settings = settings
+
+    def heartbeat(
+        self, who: Membership, epoch: int, wish: Wish, told: Wish | None, version: int
+    ) -> ConsumerGroupHeartbeatRequest:
+        """See `HeartbeatForm`."""
+        if wish.pattern and version < _PATTERNS_SINCE:
+            raise ProtocolError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"The coordinator of group '{who.group}' is too old for patterns of topics.",
+            )
+        request = self.goodbye(who, epoch)
+        if told is None:
+            request.rack_id = self._settings.rack or None
+            request.rebalance_timeout_ms = self._settings.max_poll_interval_ms
+            request.server_assignor = self._settings.remote_assignor
+        if told is None or wish.topics != told.topics:
+            request.subscribed_topic_names = list(wish.topics)
+        if version >= _PATTERNS_SINCE and (told is None or wish.pattern != told.pattern):
+            request.subscribed_topic_regex = wish.pattern
+        if told is None or wish.owned != told.owned:
+            request.topic_partitions = [
+                TopicPartitions(topic_id=topic_id, partitions=numbers)
+                for topic_id, numbers in _by_topic(wish.owned).items()
+            ]
+        return request
+
+    def goodbye(self, who: Membership, epoch: int) -> ConsumerGroupHeartbeatRequest:
+        """See `HeartbeatForm`."""
+        return ConsumerGroupHeartbeatRequest(
+            group_id=who.group,
+            member_id=who.member_id,
+            member_epoch=epoch,
+            instance_id=who.instance_id,
         )
-    request = ConsumerGroupHeartbeatRequest(
-        group_id=who.group,
-        member_id=who.member_id,
-        member_epoch=epoch,
-        instance_id=who.instance_id,
-    )
-    if told is None:
-        request.rack_id = settings.rack or None
-        request.rebalance_timeout_ms = settings.max_poll_interval_ms
-        request.server_assignor = settings.remote_assignor
-    if told is None or wish.topics != told.topics:
-        request.subscribed_topic_names = list(wish.topics)
-    if version >= _PATTERNS_SINCE and (told is None or wish.pattern != told.pattern):
-        request.subscribed_topic_regex = wish.pattern
-    if told is None or wish.owned != told.owned:
-        request.topic_partitions = [
-            TopicPartitions(topic_id=topic_id, partitions=numbers)
-            for topic_id, numbers in _by_topic(wish.owned).items()
-        ]
-    return request
 
 
 def _by_topic(owned: tuple[OwnedPartition, ...]) -> dict[TopicId, list[int]]:

@@ -27,7 +27,8 @@ from strandline.client.consumer_group.heartbeats import (
     JOINING,
     LEAVING,
     LEAVING_FOR_A_WHILE,
-    ConsumerHeartbeats,
+    ConsumerForm,
+    Heartbeats,
     Wish,
     drawn_member_id,
 )
@@ -81,8 +82,8 @@ class ConsumerGroupMember:
         self._coordinator = coordinator = CoordinatorClient(settings, router, random)
         coordinator.failed = self.fail
         self._offsets = GroupOffsets(self, coordinator, settings, random)
-        self._heartbeats = ConsumerHeartbeats(
-            settings, coordinator, settings.backoff(random), self._beaten
+        self._heartbeats = Heartbeats(
+            ConsumerForm(settings), coordinator, settings.backoff(random), self._beaten
         )
         self._names = TopicNames(coordinator, settings.backoff(random))
         self._assignment = MemberAssignment()
