@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from strandline.client.admin_acls import Acl
     from strandline.client.admin_cluster import ClusterDescription
     from strandline.client.admin_groups import GroupDescription, GroupListing, GroupMember
+    from strandline.client.admin_share_groups import ShareGroupOffset
     from strandline.client.aio.admin import AsyncAdmin
     from strandline.client.aio.consumer import AsyncConsumer
     from strandline.client.aio.producer import AsyncProducer
@@ -85,6 +86,7 @@ __all__ = [
     "PartitionInfo",
     "Producer",
     "ShareConsumer",
+    "ShareGroupOffset",
     "ShareRecord",
     "TopicInfo",
     "TopicPartition",
@@ -136,6 +138,7 @@ _MODULES: Final = {
     "PartitionInfo": "client.metadata",
     "Producer": "client.api.producer",
     "ShareConsumer": "client.api.share_consumer",
+    "ShareGroupOffset": "client.admin_share_groups",
     "ShareRecord": "client.share_group.acknowledgements",
     "TopicInfo": "client.metadata",
     "TopicPartition": "types",

@@ -72,7 +72,7 @@ def test_help_names_every_command(alone: Callable[..., Any]) -> None:
         (("consume", "x", "--timestamp", "noon"), "ISO 8601"),
         (("consume", "x", "--format", "xml"), "verbose"),
         (("consume", "x", "--format", "%z"), "%z"),
-        (("configs", "describe"), "either"),
+        (("configs", "describe"), "Give one of"),
         (("configs", "describe", "--broker", "x"), "--broker takes"),
         (("configs", "alter", "--topic", "x"), "Nothing to change"),
         (("groups", "reset", "g", "--to-latest"), "either"),

@@ -1,4 +1,4 @@
-"""`strandline configs`: settings of topics and brokers."""
+"""`strandline configs`: settings of topics, brokers and groups."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ def _resource_options(command: F) -> F:
         metavar="ID",
         help="A broker, or 'all' for what is set for all brokers.",
     )(command)
+    command = click.option("--group", metavar="NAME", help="A consumer or share group.")(command)
     return click.option("--topic", metavar="NAME", help="A topic.")(command)
 
 
@@ -39,10 +40,15 @@ def _resource_options(command: F) -> F:
 @bootstrap_option
 @json_option
 def describe(
-    topic: str | None, broker: str | None, show_all: bool, bootstrap: str | None, as_json: bool
+    topic: str | None,
+    group: str | None,
+    broker: str | None,
+    show_all: bool,
+    bootstrap: str | None,
+    as_json: bool,
 ) -> None:
-    """Show the settings of a topic or broker; without --all those set for it."""
-    resource = _resource(topic, broker)
+    """Show the settings of a topic, group or broker; without --all those set for it."""
+    resource = _resource(topic, group, broker)
     with open_cluster(bootstrap) as client:
         entries = ConfigAdmin(client).describe(resource)
     shown = [each for each in entries if show_all or each.is_own_of(resource)]
@@ -75,14 +81,15 @@ def describe(
 @bootstrap_option
 def alter(
     topic: str | None,
+    group: str | None,
     broker: str | None,
     assignments: tuple[str, ...],
     deleted: tuple[str, ...],
     dry_run: bool,
     bootstrap: str | None,
 ) -> None:
-    """Set or reset settings of a topic, a broker, or all brokers; others stay as they are."""
-    resource = _resource(topic, broker)
+    """Set or reset settings of a topic, group, broker, or all brokers; others stay."""
+    resource = _resource(topic, group, broker)
     values = parse_assignments(assignments, "--set")
     if not values and not deleted:
         raise click.UsageError("Nothing to change: give --set NAME=VALUE or --delete NAME.")
@@ -97,11 +104,13 @@ def source_text(entry: ConfigEntry) -> str:
     return entry.source.name.lower().replace("_", " ")
 
 
-def _resource(topic: str | None, broker: str | None) -> Resource:
-    if (topic is None) == (broker is None):
-        raise click.UsageError("Give either --topic NAME or --broker ID.")
+def _resource(topic: str | None, group: str | None, broker: str | None) -> Resource:
+    if [topic, group, broker].count(None) != 2:
+        raise click.UsageError("Give one of --topic NAME, --group NAME and --broker ID.")
     if topic is not None:
         return Resource.topic(topic)
+    if group is not None:
+        return Resource.group(group)
     if broker == "all":
         return Resource.all_brokers()
     if broker is None or not (broker.isascii() and broker.isdigit()):

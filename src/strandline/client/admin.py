@@ -16,6 +16,7 @@ from strandline.client.admin_configs import ConfigAdmin
 from strandline.client.admin_groups import GroupAdmin
 from strandline.client.admin_quotas import QuotaAdmin
 from strandline.client.admin_replicas import ReplicaAdmin
+from strandline.client.admin_share_groups import ShareGroupAdmin
 from strandline.client.admin_throttles import ThrottleAdmin
 from strandline.client.admin_tokens import TokenAdmin
 from strandline.client.admin_topics import TopicAdmin
@@ -32,6 +33,7 @@ class Admin:
         self.topics = TopicAdmin(cluster)
         self.configs = ConfigAdmin(cluster)
         self.groups = GroupAdmin(cluster)
+        self.share_groups = ShareGroupAdmin(cluster)
         self.cluster = ClusterAdmin(cluster)
         self.replicas = ReplicaAdmin(cluster)
         self.transactions = TransactionAdmin(cluster)

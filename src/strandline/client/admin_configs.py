@@ -1,4 +1,4 @@
-"""Describing and changing the settings of topics and brokers."""
+"""Describing and changing the settings of topics, brokers and groups."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ class ResourceType(IntEnum):
 
     TOPIC = 2
     BROKER = 4
+    GROUP = 32
 
 
 class Resource(NamedTuple):
@@ -55,9 +56,13 @@ class Resource(NamedTuple):
     def all_brokers(cls) -> Resource:
         return cls(ResourceType.BROKER, "")
 
+    @classmethod
+    def group(cls, name: str) -> Resource:
+        return cls(ResourceType.GROUP, name)
+
     def __str__(self) -> str:
-        if self.kind is ResourceType.TOPIC:
-            return f"topic '{self.name}'"
+        if self.kind is not ResourceType.BROKER:
+            return f"{self.kind.name.lower()} '{self.name}'"
         return f"broker {self.name}" if self.name else "all brokers"
 
 
@@ -100,6 +105,8 @@ class ConfigEntry:
         """Whether the value was set for this very resource, and not inherited."""
         if resource.kind is ResourceType.TOPIC:
             return self.source is ConfigSource.TOPIC
+        if resource.kind is ResourceType.GROUP:
+            return self.source is ConfigSource.GROUP
         return self.source in (
             ConfigSource.BROKER,
             ConfigSource.ALL_BROKERS,

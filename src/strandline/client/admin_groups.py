@@ -2,7 +2,8 @@
 
 This file knows the classic group protocol, in which members tell one another their subscriptions
 in bytes of their own (`consumer_protocol`). Groups of Kafka's newer protocol (KIP-848) are listed
-and their offsets read and reset; their members are described through ConsumerGroupDescribe.
+and their offsets read and reset; their members are described through ConsumerGroupDescribe, and
+those of share groups (KIP-932) through ShareGroupDescribe.
 """
 
 from __future__ import annotations
@@ -30,7 +31,11 @@ from strandline.client.offsets import (
 from strandline.client.refusal import check
 from strandline.errors import ErrorCode, MalformedFrame, ProtocolError
 from strandline.protocol.apis import ApiKey
-from strandline.protocol.messages import consumer_group_describe, describe_groups
+from strandline.protocol.messages import (
+    consumer_group_describe,
+    describe_groups,
+    share_group_describe,
+)
 from strandline.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from strandline.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from strandline.types import Offset, TopicPartition
@@ -38,6 +43,7 @@ from strandline.types import Offset, TopicPartition
 _DEAD: Final = "Dead"
 CLASSIC: Final = "classic"
 CONSUMER: Final = "consumer"
+SHARE: Final = "share"
 _CLASSIC_MEMBER: Final = 0
 
 
@@ -66,7 +72,7 @@ class GroupMember:
     protocol: str = CLASSIC
     """The group protocol that it speaks."""
     epoch: int | None = None
-    """How far it is, in a group of the consumer protocol."""
+    """How far it is, in a group of the consumer protocol, or a share group."""
     target: tuple[TopicPartition, ...] | None = None
     """What it is to own, in a group of the consumer protocol."""
     pattern: str = ""
@@ -94,8 +100,9 @@ class GroupDescription:
     coordinator: str
     members: tuple[GroupMember, ...]
     group_type: str = CLASSIC
+    """`classic`, `consumer` or `share`."""
     epoch: int | None = None
-    """Of a group of the consumer protocol."""
+    """Of a group of the consumer protocol, or a share group."""
     assignment_epoch: int | None = None
     """For which epoch the target assignment is."""
 
@@ -198,10 +205,11 @@ def _describe(connection: Connection, group: str) -> GroupDescription:
         describe_groups.DescribeGroupsRequest(groups=[group]),
     )
     found = response.groups[0]
-    if _may_be_of_new_protocol(found) and connection.serves(ApiKey.CONSUMER_GROUP_DESCRIBE):
-        newer = _describe_newer(connection, group)
-        if newer is not None:
-            return newer
+    if _may_be_of_new_protocol(found):
+        for key, describe in _NEWER.items():
+            newer = describe(connection, group) if connection.serves(key) else None
+            if newer is not None:
+                return newer
     check(found.error_code, _own_sentence_for(found), f"group '{group}'")
     if found.group_state == _DEAD and not found.members:
         check(ErrorCode.GROUP_ID_NOT_FOUND, None, f"group '{group}'")
@@ -271,7 +279,50 @@ def _describe_newer(connection: Connection, group: str) -> GroupDescription | No
     )
 
 
-def _partitions(assignment: consumer_group_describe.Assignment) -> tuple[TopicPartition, ...]:
+def _describe_share_group(connection: Connection, group: str) -> GroupDescription | None:
+    response = connection.call(
+        ApiKey.SHARE_GROUP_DESCRIBE,
+        share_group_describe.ShareGroupDescribeResponse,
+        share_group_describe.ShareGroupDescribeRequest(group_ids=[group]),
+    )
+    found = response.groups[0]
+    if outcome(found.error_code, found.error_message, group) is not None:
+        return None
+    return GroupDescription(
+        group,
+        found.group_state,
+        SHARE,
+        found.assignor_name,
+        str(connection.address),
+        tuple(
+            GroupMember(
+                member.member_id,
+                None,
+                member.client_id,
+                member.client_host,
+                tuple(member.subscribed_topic_names),
+                _partitions(member.assignment),
+                SHARE,
+                member.member_epoch,
+            )
+            for member in found.members
+        ),
+        SHARE,
+        found.group_epoch,
+        found.assignment_epoch,
+    )
+
+
+_NEWER: Final = {
+    ApiKey.CONSUMER_GROUP_DESCRIBE: _describe_newer,
+    ApiKey.SHARE_GROUP_DESCRIBE: _describe_share_group,
+}
+"""How the groups are described that DescribeGroups does not know."""
+
+
+def _partitions(
+    assignment: consumer_group_describe.Assignment | share_group_describe.Assignment,
+) -> tuple[TopicPartition, ...]:
     return tuple(
         sorted(
             TopicPartition(topic.topic_name, number)

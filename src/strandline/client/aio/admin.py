@@ -11,6 +11,7 @@ from strandline.client.admin_acls import Acl
 from strandline.client.admin_cluster import ClusterDescription
 from strandline.client.admin_configs import Resource
 from strandline.client.admin_groups import GroupDescription, GroupListing
+from strandline.client.admin_share_groups import ShareGroupOffset
 from strandline.client.aio.cluster import AsyncClusterClient
 from strandline.client.api.admin import BROKER_DEFAULT
 from strandline.client.api.settings import connecting_of
@@ -120,6 +121,19 @@ class AsyncAdmin:
         topic, names = Resource.topic(name), list(reset)
         await self._run(lambda admin: admin.configs.alter(topic, set_to=set_to, reset=names))
 
+    async def group_config(self, group: str) -> dict[str, str | None]:
+        """The settings in force for a group, by name."""
+        entries = await self._run(lambda admin: admin.configs.describe(Resource.group(group)))
+        return {each.name: each.value for each in entries}
+
+    async def alter_group_config(
+        self, group: str, *, set_to: Mapping[str, str] | None = None, reset: Iterable[str] = ()
+    ) -> None:
+        """Set some of a group's settings (`share.auto.offset.reset`, ...), and reset others. There
+        need not be such a group yet."""
+        of_group, names = Resource.group(group), list(reset)
+        await self._run(lambda admin: admin.configs.alter(of_group, set_to=set_to, reset=names))
+
     # -- Groups ------------------------------------------------------------------------------
 
     async def list_groups(self) -> list[GroupListing]:
@@ -142,6 +156,33 @@ class AsyncAdmin:
         """
         stored = {each: Offset(offset) for each, offset in offsets.items()}
         await self._run(lambda admin: admin.groups.set_offsets(group, stored))
+
+    async def share_group_offsets(self, group: str) -> dict[TopicPartition, ShareGroupOffset]:
+        """Where a share group is, in each partition that it has begun or was put in.
+
+        Raises `ProtocolError`: GROUP_ID_NOT_FOUND.
+        """
+        return await self._run(lambda admin: admin.share_groups.offsets(group))
+
+    async def alter_share_group_offsets(
+        self, group: str, offsets: Mapping[TopicPartition, int]
+    ) -> None:
+        """Have a share group without members begin at these offsets.
+
+        Raises `ProtocolError`: NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND.
+        """
+        starts = {each: Offset(offset) for each, offset in offsets.items()}
+        await self._run(lambda admin: admin.share_groups.set_offsets(group, starts))
+
+    async def delete_share_group_offsets(
+        self, group: str, topics: Iterable[str]
+    ) -> dict[str, ProtocolError | None]:
+        """Have a share group without members forget topics; the error of each, None if it did.
+
+        Raises `ProtocolError`: NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND.
+        """
+        names = list(topics)
+        return await self._run(lambda admin: admin.share_groups.delete_offsets(group, names))
 
     async def delete_group(self, group: str) -> None:
         """Delete a group without members, with its offsets. Raises `ProtocolError`."""

@@ -11,6 +11,7 @@ from strandline.client.admin_acls import Acl
 from strandline.client.admin_cluster import ClusterDescription
 from strandline.client.admin_configs import Resource
 from strandline.client.admin_groups import GroupDescription, GroupListing
+from strandline.client.admin_share_groups import ShareGroupOffset
 from strandline.client.api.settings import connecting_of
 from strandline.client.cluster import ClusterClient
 from strandline.client.metadata import TopicInfo
@@ -108,6 +109,19 @@ class Admin:
         """Set some of a topic's settings and reset others to what the broker says."""
         self._operations.configs.alter(Resource.topic(name), set_to=set_to, reset=reset)
 
+    def group_config(self, group: str) -> dict[str, str | None]:
+        """The settings in force for a group, by name."""
+        entries = self._operations.configs.describe(Resource.group(group))
+        return {each.name: each.value for each in entries}
+
+    def alter_group_config(
+        self, group: str, *, set_to: Mapping[str, str] | None = None, reset: Iterable[str] = ()
+    ) -> None:
+        """Set some of a group's settings (`share.auto.offset.reset`, ...), and reset others. There
+        need not be such a group yet."""
+        of_group = Resource.group(group)
+        self._operations.configs.alter(of_group, set_to=set_to, reset=reset)
+
     # -- Groups ------------------------------------------------------------------------------
 
     def list_groups(self) -> list[GroupListing]:
@@ -130,6 +144,30 @@ class Admin:
         """
         stored = {each: Offset(offset) for each, offset in offsets.items()}
         self._operations.groups.set_offsets(group, stored)
+
+    def share_group_offsets(self, group: str) -> dict[TopicPartition, ShareGroupOffset]:
+        """Where a share group is, in each partition that it has begun or was put in.
+
+        Raises `ProtocolError`: GROUP_ID_NOT_FOUND.
+        """
+        return self._operations.share_groups.offsets(group)
+
+    def alter_share_group_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Have a share group without members begin at these offsets.
+
+        Raises `ProtocolError`: NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND.
+        """
+        starts = {each: Offset(offset) for each, offset in offsets.items()}
+        self._operations.share_groups.set_offsets(group, starts)
+
+    def delete_share_group_offsets(
+        self, group: str, topics: Iterable[str]
+    ) -> dict[str, ProtocolError | None]:
+        """Have a share group without members forget topics; the error of each, None if it did.
+
+        Raises `ProtocolError`: NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND.
+        """
+        return self._operations.share_groups.delete_offsets(group, topics)
 
     def delete_group(self, group: str) -> None:
         """Delete a group without members, with its offsets. Raises `ProtocolError`."""
