@@ -196,25 +196,46 @@ def test_leadership_moves_away_from_a_broker_that_shuts_down() -> None:
     story = three()
     story.announce_shutdown(1)
     [event] = story.reconcile()
-    assert event == LeaderElected(T0, TWO, ONE, LeaderEpoch(1), (TWO, THREE))
+    assert event == LeaderElected(T0, TWO, ONE, LeaderEpoch(1), (ONE, TWO, THREE))
+    story.shrink(2, 3)  # its leader lets it go
     assert announce_shutdown(story.image, ONE) == (), "that is known"
     story.leave(1)
     assert story.reconcile() == [], "nothing is left to do when it goes"
     assert announce_shutdown(story.image, ONE) == ()
 
 
-def test_a_follower_that_shuts_down_leaves_the_in_sync_set() -> None:
+def test_a_broker_that_shuts_down_stays_in_sync_until_its_leader_lets_it_go() -> None:
+    """The leader may be dead, and its disk with it: then only who stops has what is committed."""
     story = three()
     story.announce_shutdown(3)
-    story.reconcile()
+    assert story.reconcile() == []
+    assert leads(story) == (1, 0, (1, 2, 3), ())
+    story.shrink(1, 2)
     assert leads(story) == (1, 0, (1, 2), ())
+
+
+def test_a_broker_that_stopped_leads_again_if_its_heir_had_died_unnoticed() -> None:
+    """Seed 95000407."""
+    story = three()
+    story.shrink(1, 2)
+    epoch = story.epoch(1)
+    story.announce_shutdown(1)
+    story.reconcile()
+    assert leads(story) == (2, 1, (1, 2), ())
+    story.leave(1)
+    story.restart(2, is_clean=False)  # with another disk
+    story.reconcile()
+    assert leads(story) == (-1, 2, (1,), ())
+    story.join(1, previous_epoch=epoch)
+    story.reconcile()
+    assert leads(story) == (1, 3, (1,), ())
 
 
 def test_the_last_in_sync_replica_leads_until_it_stops() -> None:
     story = three(min_isr=2)
     story.announce_shutdown(2)
     story.announce_shutdown(3)
-    story.reconcile()
+    story.shrink(1)
     assert leads(story) == (1, 0, (1,), (2, 3))
     story.announce_shutdown(1)
     assert story.reconcile() == []
@@ -225,7 +246,7 @@ def test_the_last_in_sync_replica_leads_until_it_stops() -> None:
     answer = story.propose(story.proposal(1, 3))
     assert answer.refusal is None
     story.reconcile()
-    assert leads(story) == (3, 1, (3,), (1,))
+    assert leads(story) == (3, 1, (1, 3), ())
 
 
 def test_a_broker_in_controlled_shutdown_leads_if_there_is_no_other() -> None:

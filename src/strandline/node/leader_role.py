@@ -13,7 +13,7 @@ from strandline.errors import ErrorCode, ProtocolError, StorageError
 from strandline.node.hosted_replica import HostedReplica
 from strandline.node.replica_host import ReplicaHost
 from strandline.records.batch import BatchHeader, WritableBuffer
-from strandline.replication.in_sync import InSyncState
+from strandline.replication.in_sync import InSyncState, Shrinking
 from strandline.replication.leader import Leader
 from strandline.storage.files import NoRoom
 from strandline.storage.log_appender import AppendResult
@@ -187,11 +187,23 @@ class LeaderRole:
             self._host.propose(self._replica, now)
         self.advance(now)
 
+    def begin(self, now: Instant) -> None:
+        """Leadership has just begun."""
+        self.verify_transactions()
+        self._let_go(now)
+        self.advance(now)
+
     def brokers_changed(self, now: Instant) -> None:
         """Other brokers came, went or began to shut down: who may join decides the watermarks."""
         if not self.is_alone:
+            self._let_go(now)
             self.advance(now)
             self._replica.wake_low_watermark_waiters()
+
+    def _let_go(self, now: Instant) -> None:
+        """Propose the in-sync set without brokers that are about to stop, if there are any."""
+        if not self.is_alone and self.state.maybe_let_go(self._host.stopping):
+            self._host.propose(self._replica, now)
 
     def in_sync_committed(
         self,
@@ -205,6 +217,7 @@ class LeaderRole:
         are eligible beside it is told by the metadata only; see `Leader.committed`."""
         if self.state.committed(members, partition_epoch, has_eligible):
             self._tell_listeners()
+            self._let_go(now)
             self.advance(now)
         # The set may be known from the answer to a proposal, but not yet who is eligible now.
         self._replica.wake_low_watermark_waiters()
@@ -218,7 +231,10 @@ class LeaderRole:
         is_open: bool = False,
     ) -> None:
         """The controller has refused a proposed in-sync set; see `Leader.refused`."""
+        was_shrinking = isinstance(self.state.in_sync, Shrinking)
         if self.state.refused(definite=code in DEFINITE, proposal=proposal, is_open=is_open):
+            if not was_shrinking:  # else only other metadata make another try worthwhile
+                self._let_go(now)
             self.advance(now)
 
     def reassigned(self, replicas: tuple[BrokerId, ...], now: Instant) -> None:

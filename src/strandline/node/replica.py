@@ -137,8 +137,7 @@ class Replica(Watched):
         self.leader_id = host.broker_id
         self.following = None
         self.leading = LeaderRole(self, host, leader)
-        self.leading.verify_transactions()
-        self.leading.advance(now)
+        self.leading.begin(now)
         self.changed()
 
     def become_follower(self, state: PartitionImage) -> None:

@@ -77,6 +77,17 @@ class ReplicaHost:
         """How far a follower may be behind in time and still count as in sync."""
         return self.settings.broker.replica_lag_time_max_ms
 
+    @property
+    def stopping(self) -> frozenset[BrokerId]:
+        """The brokers that are shutting down; none while this one is itself.
+
+        Of brokers that stop together none needs to leave an in-sync set: whichever is back first
+        may then lead.
+        """
+        brokers = self.metadata.image.brokers
+        found = frozenset(b for b, broker in brokers.items() if broker.is_shutting_down)
+        return found if self.broker_id not in found else frozenset()
+
     def is_alive(self, broker_id: BrokerId) -> bool:
         """Whether the broker is registered."""
         return broker_id in self.metadata.image.brokers

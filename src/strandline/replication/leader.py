@@ -202,14 +202,24 @@ class Leader:
 
     def maybe_shrink(self, log_end_offset: Offset, now_ms: int) -> bool:
         """Whether members have fallen behind; then `in_sync` is to be proposed."""
+        return self._maybe_propose_without(
+            member
+            for member in self.in_sync.members
+            if not self._is_caught_up(member, log_end_offset, now_ms)
+        )
+
+    def maybe_let_go(self, stopping: Collection[BrokerId]) -> bool:
+        """Whether members are about to stop; then `in_sync` is to be proposed.
+
+        Only a leader lets them go, since it lives and has every committed record (note 0040).
+        """
+        return self._maybe_propose_without(stopping)
+
+    def _maybe_propose_without(self, members: Iterable[BrokerId]) -> bool:
         state = self.in_sync
         if type(state) is not Committed:
             return False
-        leaving = frozenset(
-            member
-            for member in state.members
-            if member != self.broker_id and not self._is_caught_up(member, log_end_offset, now_ms)
-        )
+        leaving = state.members.intersection(members) - {self.broker_id}
         if not leaving:
             return False
         self.in_sync = Shrinking(state.members, leaving)

@@ -114,6 +114,14 @@ def _same_epoch(partition: PartitionImage, brokers: Brokers, rules: Rules) -> Re
     return replace(repair, partition=replace(repair.partition, leader_epoch=partition.leader_epoch))
 
 
+def _lets_go_itself(partition: PartitionImage, brokers: Brokers, rules: Rules) -> Repair:
+    repair = _true_repaired(partition, brokers, rules)
+    after = repair.partition
+    staying = [b for b in after.in_sync_replicas if b == after.leader or not brokers.is_leaving(b)]
+    members = _true_members(partition, brokers, rules.min_in_sync)
+    return replace(repair, partition=_true_with_members(after, staying, members, brokers, rules))
+
+
 def _moved_at_once(partition: PartitionImage, **more: Any) -> PartitionImage:
     target = tuple(b for b in partition.replicas if b not in partition.removing)
     is_moving = bool(partition.adding or partition.removing)
@@ -233,6 +241,12 @@ CONTROLLING: Final = (
         "Every election has a leader epoch of its own (KAFKA-7164).",
         ("I-11", "I-18", "I-21"),
         patch_all((partition_repair, reconciliation, leader_elections), repaired=_same_epoch),
+    ),
+    Mutant(
+        "leaders-let-go",
+        "Only its leader takes a broker that shuts down out of the in-sync set (note 0040).",
+        ("I-14", "I-23"),
+        patch_all((partition_repair, reconciliation, leader_elections), repaired=_lets_go_itself),
     ),
     Mutant(
         "move-when-in-sync",

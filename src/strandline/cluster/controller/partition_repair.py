@@ -20,6 +20,9 @@ so does losing the leader, and the end of a reassignment. A member that leaves t
 while the leader stays does not: the ZooKeeper controller of Kafka did that because its brokers
 ignored states of an epoch they knew, and Kafka gave it up in 3.6 (KAFKA-15021). Our leaders learn
 it from the partition epoch.
+
+A broker that shuts down keeps its place in the in-sync set. Its leader lets it go, which proves
+that the leader lives: one that is registered may be dead, and its disk with it (note 0040).
 """
 
 from __future__ import annotations
@@ -64,7 +67,7 @@ def repaired(partition: PartitionImage, brokers: Brokers, rules: Rules) -> Repai
     """The partition as it should be, which may be as it is. `partition_epoch` is not touched."""
     members = Members.of(partition, brokers, rules.min_in_sync)
     leader, choice = _leader(partition, members, brokers, rules)
-    in_sync = _in_sync(leader, choice, members, brokers)
+    in_sync = _in_sync(leader, choice, members)
     epoch = partition.leader_epoch
     # A partition without a leader that gets none was told so once.
     if choice is not Choice.STAYS and (leader, partition.leader) != (NO_LEADER, NO_LEADER):
@@ -181,10 +184,11 @@ def _staying(candidates: Iterable[BrokerId], brokers: Brokers) -> BrokerId | Non
     return next((b for b in candidates if not brokers.is_leaving(b)), None)
 
 
-def _in_sync(
-    leader: BrokerId, choice: Choice, members: Members, brokers: Brokers
-) -> tuple[BrokerId, ...]:
-    """Who is in sync under that leader: only those who were and of whom nothing is in doubt."""
+def _in_sync(leader: BrokerId, choice: Choice, members: Members) -> tuple[BrokerId, ...]:
+    """Who is in sync under that leader: only those who were and of whom nothing is in doubt.
+
+    A broker that is shutting down stays: its leader lets it go (note 0040).
+    """
     if choice is Choice.NONE_LEFT:
         return tuple(b for b in members.in_sync if b in members.complete or not members.complete)
     if leader not in members.in_sync or members.standings[leader] is Standing.UNCLEAN:
@@ -193,11 +197,7 @@ def _in_sync(
     if members.standings[leader] is Standing.CLEAN:
         # No member stayed. Those that came back whole need not leave only to be let in again.
         good.add(Standing.CLEAN)
-    return tuple(
-        b
-        for b in members.in_sync
-        if b == leader or (members.standings[b] in good and not brokers.is_leaving(b))
-    )
+    return tuple(b for b in members.in_sync if b == leader or members.standings[b] in good)
 
 
 def _recorded(
