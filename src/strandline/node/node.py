@@ -6,28 +6,23 @@ sockets in one turn sends their answers together. There is no socket, thread, cl
 randomness here; the same node runs in the asyncio broker and in the seeded simulator.
 
 This file holds the parts together and routes events to them: which handler answers which API
-stands in `routes`, what follows from a change of the metadata in `following`.
+stands in `routes`, how a frame comes to it in `request_dispatcher`, and what follows from a change of
+the metadata in `metadata_listener`.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Sequence
 from itertools import count
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from strandline.cluster.image import ClusterImage
 from strandline.cluster.store import Changes, StoreError
 from strandline.cluster.topic_names import INTERNAL_TOPICS
 from strandline.cluster.znodes import BrokerNode
 from strandline.config.broker import BrokerConfig
-from strandline.errors import (
-    InvariantViolated,
-    MalformedFrame,
-    StorageError,
-    StrandlineError,
-)
+from strandline.errors import MalformedFrame, StorageError, StrandlineError
 from strandline.node.authentication.authentication import Authentication, no_tokens
 from strandline.node.background import Background
 from strandline.node.client_quotas import ClientQuotas
@@ -46,12 +41,11 @@ from strandline.node.open_connections import OpenConnections
 from strandline.node.outbox import Outbox
 from strandline.node.parts import NodeParts
 from strandline.node.peers import Peers
-from strandline.node.produce_fast_path import ProduceFastPath
 from strandline.node.purgatory import Purgatory
 from strandline.node.replica import Replica
 from strandline.node.replica_host import ReplicaHost
 from strandline.node.replicas import Replicas
-from strandline.node.request import Handler, Request
+from strandline.node.request_dispatcher import RequestDispatcher
 from strandline.node.routes import Routes
 from strandline.node.settings import Settings
 from strandline.node.sharing.access import ShareAccess
@@ -61,10 +55,6 @@ from strandline.node.token_expiry import TokenExpiry
 from strandline.node.topic_creation import TopicCreation
 from strandline.node.transaction_access import TransactionAccess
 from strandline.node.why.refusals import Refusal
-from strandline.protocol.apis import KNOWN, ApiKey
-from strandline.protocol.framing import parse_request_header, peek
-from strandline.protocol.messages.produce import ProduceRequest
-from strandline.protocol.schema import decode_from
 from strandline.storage.compaction.dry_run import DryRun
 from strandline.storage.compaction.plan import CleaningResult
 from strandline.storage.files import Files
@@ -73,8 +63,6 @@ from strandline.types import ANONYMOUS, BrokerId, Instant, Principal
 if TYPE_CHECKING:
     from strandline.node.authentication.sasl_listeners import Tokens
     from strandline.node.authorization.authority import Authority
-
-log = logging.getLogger(__name__)
 
 
 class Node:
@@ -119,7 +107,6 @@ class Node:
         self.telemetry = Telemetry(self.outbox, self.metadata, self.replicas, _explain)
         self.authentication = Authentication(self.metadata, self.settings, self.timers, self.outbox)
         self.authentication.load(random, tokens)
-        self.authentication.serve = self._dispatch
         self.peers = Peers(
             self.metadata,
             self.settings,
@@ -201,6 +188,8 @@ class Node:
             authority=self.authority,
         )
         self.routes = Routes(self.parts, random)
+        self._requests = RequestDispatcher(self.routes, self.outbox, self.quotas, self.replicas)
+        self.authentication.serve = self._requests.dispatch
         self._metadata_listener = MetadataListener(self.parts)
         self._connection_ids = count(1)
 
@@ -302,87 +291,7 @@ class Node:
         if gate is not None and gate.is_shut:
             gate.maybe_handle(frame, now)
         else:
-            self._dispatch(connection, frame, now)
-
-    def _dispatch(self, connection: Connection, frame: memoryview, now: Instant) -> None:
-        api_key, version, _ = peek(frame)
-        handler = self.routes.find(api_key)
-        if handler is None:
-            raise MalformedFrame(f"The API with key {api_key} is not served.")
-        api = KNOWN[api_key]
-        header, position = parse_request_header(frame)
-        if not api.versions.covers(version):
-            if api_key != ApiKey.API_VERSIONS:
-                raise MalformedFrame(
-                    f"Version {version} of {api.name} is not served, only {api.versions}."
-                )
-            self.routes.refuse_version(
-                Request(
-                    connection, self.outbox, api.key, version, header.correlation_id, None, None
-                )
-            )
-            return
-        # Bytes behind the body are left alone, as Kafka does: librdkafka 2.16 sends three of them
-        # after a Metadata request for all topics.
-        body: object = decode_from(api.request_class, version, frame, position)[0]
-        request: Request[Any] = Request(
-            connection,
-            self.outbox,
-            api.key,
-            version,
-            header.correlation_id,
-            header.client_id,
-            body,
-            now.monotonic_ms,
-        )
-        if self.quotas.is_limited:
-            self._handle_limited(handler, request, len(frame), now)
-        else:
-            self._handle(handler, request, now)
-        if api_key == ApiKey.PRODUCE and request.amend is None:
-            self._learn(request, frame)
-        elif api_key == ApiKey.FETCH and self.routes.fetches is not None:
-            self.routes.fetches.learn(request, frame, now)
-
-    def _handle_limited(
-        self, handler: Handler, request: Request[Any], size: int, now: Instant
-    ) -> None:
-        """Handle a request of a client that may have quotas."""
-        timed = self.quotas.begin(request)
-        if request.api_key == ApiKey.PRODUCE:
-            self.quotas.produced(request, size, now)
-        self._handle(handler, request, now)
-        if timed is not None:
-            timed.handled()
-
-    def _learn(self, request: Request[ProduceRequest], frame: memoryview) -> None:
-        """Give further produce requests of this shape the fast path."""
-        body, connection = request.body, request.connection
-        if (
-            body.acks not in (1, -1)
-            or body.transactional_id is not None
-            or len(body.topic_data) != 1
-            or self.quotas.limits_producing(request)
-        ):
-            return
-        topic = body.topic_data[0]
-        if len(topic.partition_data) != 1 or connection.closing is not None:
-            return
-        number = topic.partition_data[0].index
-        replica = self.replicas.for_fast_path(topic.name, topic.topic_id, number)
-        if replica is None:
-            return
-        if not isinstance(connection.fast_path, ProduceFastPath):
-            connection.fast_path = ProduceFastPath(connection, self.outbox)
-        connection.fast_path.learn(frame, request, replica)
-
-    def _handle(self, handler: Handler, request: Request[object], now: Instant) -> None:
-        try:
-            handler(request, now)
-        except Exception as error:
-            # The boundary: one connection pays for a bug of ours, not the broker.
-            log.exception("%s from %s failed", request.api_key.name, request.connection.client_host)
-            request.abandon(f"{request.api_key.name} failed: {error}")
+            self._requests.dispatch(connection, frame, now)
 
     # -- events from the driver --------------------------------------------------------------
 
@@ -458,35 +367,14 @@ class Node:
         Costs as much as there is to be waited for, and nothing for what logs hold; `check_all`
         looks at every replica, and at what each log says of itself.
         """
-        for replica in replicas:
-            try:
-                replica.check()
-                self.fetchers.check(replica)
-                self.in_sync_changes.check(replica)
-            except InvariantViolated as error:
-                raise self._violated(replica, error) from error
-        self.controller_loop.check()
-        self.purgatory.check()
-        self.groups.check()
-        self.transactions.check()
-        self.sharing.check()
+        self.parts.check(replicas)
 
     def check_all(self) -> None:
         """Raise `InvariantViolated` unless everything agrees that `check` is about, and logs and
         fetch sessions with themselves."""
-        self.check(self.replicas)
-        for replica in self.replicas:
-            if replica.log.failure is None:
-                try:
-                    replica.log.check()
-                except InvariantViolated as error:
-                    raise self._violated(replica, error) from error
+        self.parts.check_all()
         for session in self.routes.fetch_sessions or ():
             session.check()
-
-    def _violated(self, replica: Replica, error: InvariantViolated) -> InvariantViolated:
-        sentence = f"{replica.topic_partition} on broker {self.broker_id}: {error}"
-        return InvariantViolated(sentence, invariant=error.invariant)
 
     @property
     def is_without_directory(self) -> bool:

@@ -6,12 +6,13 @@ Inspect tell people about them. None of these may know `Node`, which owns them a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from strandline.config.alter import always
 from strandline.config.broker import BrokerConfig
+from strandline.errors import InvariantViolated
 from strandline.node.authentication.authentication import Authentication
 from strandline.node.background import Background
 from strandline.node.client_quotas import ClientQuotas
@@ -25,6 +26,7 @@ from strandline.node.metadata import Metadata
 from strandline.node.outbox import Outbox
 from strandline.node.peers import Peers
 from strandline.node.purgatory import Purgatory
+from strandline.node.replica import Replica
 from strandline.node.replicas import Replicas
 from strandline.node.settings import Settings
 from strandline.node.sharing.access import ShareAccess
@@ -75,3 +77,32 @@ class NodeParts:
     `InvalidSetting`."""
     fault_control: str | None = None
     """Where the driver takes orders for faults, if it does."""
+
+    def check(self, replicas: Iterable[Replica]) -> None:
+        """See `Node.check`."""
+        for replica in replicas:
+            try:
+                replica.check()
+                self.fetchers.check(replica)
+                self.in_sync_changes.check(replica)
+            except InvariantViolated as error:
+                raise self._violated(replica, error) from error
+        self.controller_loop.check()
+        self.purgatory.check()
+        self.groups.check()
+        self.transactions.check()
+        self.sharing.check()
+
+    def check_all(self) -> None:
+        """`check` for all replicas, and whether their logs agree with themselves."""
+        self.check(self.replicas)
+        for replica in self.replicas:
+            if replica.log.failure is None:
+                try:
+                    replica.log.check()
+                except InvariantViolated as error:
+                    raise self._violated(replica, error) from error
+
+    def _violated(self, replica: Replica, error: InvariantViolated) -> InvariantViolated:
+        sentence = f"{replica.topic_partition} on broker {self.broker_id}: {error}"
+        return InvariantViolated(sentence, invariant=error.invariant)
