@@ -23,7 +23,7 @@ from strandline.protocol.messages.list_config_resources import ListConfigResourc
 from tests.node.world import Client, World
 
 TOPIC, BROKER, LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
-NAME = "strandline.node.node"
+NAME = "strandline.node.membership"
 GROUP_SETTINGS = {
     "consumer.assignment.interval.ms",
     "consumer.heartbeat.interval.ms",

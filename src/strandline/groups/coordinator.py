@@ -1,65 +1,46 @@
 """The group coordinator of one broker: routes requests to shards, loads and gives up partitions.
 
 Groups are spread over the partitions of `__consumer_offsets` by their ids; this broker coordinates
-those of the partitions that it leads. Knows which partitions are its own and under which epoch, and
-collects answers that come from several of them. A part that decides: events and the time come in,
+those of the partitions that it leads (`owned_shards`). It collects answers that come from several
+of them. A part that decides: events and the time come in,
 effects come out (`effects`), in order. After each event ask `next_deadline`, and `tick` then.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from random import Random
 from typing import Any, Generic, TypeVar
 
 from strandline.errors import ErrorCode, InvariantViolated, ProtocolError
 from strandline.groups.consumer.cluster_view import ClusterView, NoCluster
-from strandline.groups.consumer.describing import described_consumer_group
 from strandline.groups.consumer.metadata_hash import TopicHashes
 from strandline.groups.effects import AppendMarker, AppendRecords, Effect
-from strandline.groups.loading_shard import LoadingShard, LoadReport
+from strandline.groups.group_descriptions import GroupDescriptions
+from strandline.groups.loading_shard import LoadReport
 from strandline.groups.offset_service import fetch_refused
-from strandline.groups.overview import (
-    GroupOverview,
-    described_group,
-    group_overviews,
-    listed_groups,
-)
+from strandline.groups.overview import GroupOverview, group_overviews
+from strandline.groups.owned_shards import OwnedShards
 from strandline.groups.requests import Call, Request, Token, refused
 from strandline.groups.serving import ServedShard
 from strandline.groups.settings import GroupSettings
-from strandline.groups.shard import Shard, Surroundings
+from strandline.groups.shard import Surroundings
 from strandline.groups.share.admin import ShareAdmin
 from strandline.groups.share.refusing import check_no_share_group
-from strandline.protocol.coordinator_log import CoordinatorRecord, OpenRecord, partition_for
-from strandline.protocol.messages.consumer_group_describe import (
-    ConsumerGroupDescribeRequest,
-    ConsumerGroupDescribeResponse,
-)
-from strandline.protocol.messages.consumer_group_describe import (
-    DescribedGroup as DescribedConsumers,
-)
+from strandline.protocol.coordinator_log import CoordinatorRecord, OpenRecord
+from strandline.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from strandline.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from strandline.protocol.messages.delete_groups import (
     DeletableGroupResult,
     DeleteGroupsRequest,
     DeleteGroupsResponse,
 )
-from strandline.protocol.messages.describe_groups import (
-    DescribedGroup,
-    DescribeGroupsRequest,
-    DescribeGroupsResponse,
-)
+from strandline.protocol.messages.describe_groups import DescribeGroupsRequest
 from strandline.protocol.messages.heartbeat import HeartbeatRequest
 from strandline.protocol.messages.join_group import JoinGroupRequest
 from strandline.protocol.messages.leave_group import LeaveGroupRequest
-from strandline.protocol.messages.list_groups import (
-    ListedGroup,
-    ListGroupsRequest,
-    ListGroupsResponse,
-)
+from strandline.protocol.messages.list_groups import ListGroupsRequest
 from strandline.protocol.messages.offset_commit import OffsetCommitRequest
 from strandline.protocol.messages.offset_delete import OffsetDeleteRequest
 from strandline.protocol.messages.offset_fetch import (
@@ -67,13 +48,7 @@ from strandline.protocol.messages.offset_fetch import (
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
 )
-from strandline.protocol.messages.share_group_describe import (
-    DescribedGroup as DescribedShareGroup,
-)
-from strandline.protocol.messages.share_group_describe import (
-    ShareGroupDescribeRequest,
-    ShareGroupDescribeResponse,
-)
+from strandline.protocol.messages.share_group_describe import ShareGroupDescribeRequest
 from strandline.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from strandline.protocol.messages.sync_group import SyncGroupRequest
 from strandline.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
@@ -84,14 +59,6 @@ from strandline.protocol.messages.write_txn_markers import (
 from strandline.types import Instant, LeaderEpoch, TopicId
 
 Part = TypeVar("Part")
-
-
-@dataclass(frozen=True, slots=True)
-class _Owned:
-    """A partition of ours: under which epoch, and how far its loading is."""
-
-    epoch: LeaderEpoch
-    state: LoadingShard | ServedShard
 
 
 class _Parts(Generic[Part]):
@@ -127,16 +94,14 @@ class GroupCoordinator:
     ) -> None:
         self._surroundings = Surroundings(settings, random, cluster or NoCluster())
         self._hashes = TopicHashes(self._surroundings.cluster)
-        self._partition_count = partition_count
-        self._owned: dict[int, _Owned] = {}
-        self._newest_epochs: dict[int, LeaderEpoch] = {}
-        """The newest epoch heard of, for every partition ever owned or given up."""
+        self._shards = OwnedShards(self._surroundings, self._hashes, partition_count)
+        self._descriptions = GroupDescriptions(self._shards)
         self._appends: dict[int, ServedShard] = {}
         """Who waits for each append; an append of a partition that was given up is not here."""
 
     def partition_for(self, group_id: str) -> int:
         """The partition of `__consumer_offsets` in which a group lives."""
-        return partition_for(group_id, self._partition_count)
+        return self._shards.partition_for(group_id)
 
     # Requests.
 
@@ -148,16 +113,13 @@ class GroupCoordinator:
             case OffsetFetchRequest() as request:
                 self._fetch_offsets(call.token, request, now)
             case ListGroupsRequest() as request:
-                outbox.reply(call.token, self._list(request))
+                outbox.reply(call.token, self._descriptions.listed(request))
             case DescribeGroupsRequest() as request:
-                groups = [self._describe(group_id, call.version) for group_id in request.groups]
-                outbox.reply(call.token, DescribeGroupsResponse(groups=groups))
+                outbox.reply(call.token, self._descriptions.described(request, call.version))
             case ConsumerGroupDescribeRequest() as request:
-                described = [self._describe_consumers(each) for each in request.group_ids]
-                outbox.reply(call.token, ConsumerGroupDescribeResponse(groups=described))
+                outbox.reply(call.token, self._descriptions.described_consumers(request))
             case ShareGroupDescribeRequest() as request:
-                shares = [self._describe_share_group(each) for each in request.group_ids]
-                outbox.reply(call.token, ShareGroupDescribeResponse(groups=shares))
+                outbox.reply(call.token, self._descriptions.described_share_groups(request))
             case DeleteGroupsRequest() as request:
                 # A session that has ended counts as ended before its timer has fired. What members
                 # ask is served before their timers: a heartbeat that came in time counts.
@@ -178,7 +140,7 @@ class GroupCoordinator:
         if not group_id and not checks_itself and not isinstance(call.body, OffsetCommitRequest):
             # Offsets, for old clients' sake, may be committed for the empty group id.
             raise ProtocolError(ErrorCode.INVALID_GROUP_ID, "The group id is empty.")
-        served = self._served(group_id)
+        served = self._shards.served(group_id)
         consumers, group = served.consumers, served.shard.consumer_group(group_id)
         if isinstance(call.body, ShareGroupHeartbeatRequest):
             served.share_heartbeats.heartbeat(call, now)
@@ -224,7 +186,7 @@ class GroupCoordinator:
         for index, wanted in enumerate(request.groups):
             deliver = partial(parts.deliver, index)
             try:
-                self._served(wanted.group_id).offsets.fetch(
+                self._shards.served(wanted.group_id).offsets.fetch(
                     wanted, require_stable=request.require_stable, now=now, deliver=deliver
                 )
             except ProtocolError as refusal:
@@ -244,7 +206,7 @@ class GroupCoordinator:
         for index, group_id in enumerate(group_ids):
             deliver = partial(parts.deliver, index)
             try:
-                served = self._served(group_id)
+                served = self._shards.served(group_id)
                 if group_id in served.shard.share_groups:
                     served.share_admin.delete(group_id, now, deliver)
                 else:
@@ -252,55 +214,13 @@ class GroupCoordinator:
             except ProtocolError as refusal:
                 deliver(refusal.code)
 
-    def _list(self, request: ListGroupsRequest) -> ListGroupsResponse:
-        groups: list[ListedGroup] = []
-        for owned in self._owned.values():
-            if isinstance(owned.state, LoadingShard):
-                return ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-            groups += listed_groups(owned.state.shard, request)
-        return ListGroupsResponse(groups=sorted(groups, key=lambda group: group.group_id))
-
-    def _describe(self, group_id: str, version: int) -> DescribedGroup:
-        try:
-            return described_group(self._served(group_id).shard, group_id, version)
-        except ProtocolError as refusal:
-            return DescribedGroup(group_id=group_id, error_code=refusal.code)
-
-    def _describe_consumers(self, group_id: str) -> DescribedConsumers:
-        if not group_id:
-            return DescribedConsumers(error_code=ErrorCode.INVALID_GROUP_ID)
-        try:
-            shard = self._served(group_id).shard
-        except ProtocolError as refusal:
-            return DescribedConsumers(group_id=group_id, error_code=refusal.code)
-        group = shard.consumer_groups.get(group_id)
-        if group is None or not group.durable.exists:
-            classic = group_id in shard.groups
-            return DescribedConsumers(
-                group_id=group_id,
-                error_code=ErrorCode.GROUP_ID_NOT_FOUND,
-                error_message=f"Group {group_id} is not a consumer group."
-                if classic
-                else f"Group {group_id} not found.",
-            )
-        default = shard.settings.consumer.assignors[0]
-        return described_consumer_group(group_id, group.durable, shard.cluster, default)
-
-    def _describe_share_group(self, group_id: str) -> DescribedShareGroup:
-        if not group_id:
-            return DescribedShareGroup(error_code=ErrorCode.INVALID_GROUP_ID)
-        try:
-            return self._served(group_id).share_admin.describe(group_id)
-        except ProtocolError as refusal:
-            return DescribedShareGroup(group_id=group_id, error_code=refusal.code)
-
     def administer(
         self, group_id: str, do: Callable[[ShareAdmin], None], now: Instant
     ) -> list[Effect]:
         """Have something done with a share group. Raises what `do` raises, and `ProtocolError` if
         this is not its coordinator."""
         del now
-        do(self._served(group_id).share_admin)
+        do(self._shards.served(group_id).share_admin)
         return self._drain()
 
     def states_answered(
@@ -315,14 +235,6 @@ class GroupCoordinator:
             asked[1](outcomes, now)
         return self._drain()
 
-    def _served(self, group_id: str) -> ServedShard:
-        owned = self._owned.get(self.partition_for(group_id))
-        if owned is None:
-            raise ProtocolError(ErrorCode.NOT_COORDINATOR)
-        if isinstance(owned.state, LoadingShard):
-            raise ProtocolError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        return owned.state
-
     def write_marker(
         self, token: Token, partition: int, marker: WritableTxnMarker, now: Instant
     ) -> list[Effect]:
@@ -336,12 +248,12 @@ class GroupCoordinator:
                 token, WritableTxnMarkerPartitionResult(partition_index=partition, error_code=code)
             )
 
-        owned = self._owned.get(partition)
-        if owned is None or isinstance(owned.state, LoadingShard):
+        served = self._shards.at(partition)
+        if served is None:
             # The transaction coordinator asks again: this one is not ready, or another one is.
             ended(ErrorCode.NOT_LEADER_OR_FOLLOWER, now)
         else:
-            owned.state.shard.append_marker(marker, now, ended)
+            served.shard.append_marker(marker, now, ended)
         return self._drain()
 
     # Events.
@@ -376,9 +288,8 @@ class GroupCoordinator:
     def topics_deleted(self, topics: Iterable[tuple[str, TopicId]], now: Instant) -> list[Effect]:
         """Topics (name, id) are gone: forget their offsets in all groups."""
         gone = list(topics)
-        for owned in self._owned.values():
-            if isinstance(owned.state, ServedShard):
-                owned.state.cleanup.topics_deleted(gone, now)
+        for served in self._shards:
+            served.cleanup.topics_deleted(gone, now)
         return self._drain()
 
     def topics_changed(self, names: Collection[str], *, are_new: bool = False) -> None:
@@ -386,23 +297,18 @@ class GroupCoordinator:
         them are looked at when a member sends its next heartbeat."""
         self._hashes.forget(names)
         changed = frozenset(names)
-        for owned in self._owned.values():
-            if isinstance(owned.state, ServedShard):
-                owned.state.consumers.topics_changed(changed, are_new=are_new)
-                for group in owned.state.shard.share_groups.values():
-                    group.is_refreshed = group.is_refreshed and not group.reads_any(changed)
+        for served in self._shards:
+            served.consumers.topics_changed(changed, are_new=are_new)
+            for group in served.shard.share_groups.values():
+                group.is_refreshed = group.is_refreshed and not group.reads_any(changed)
 
     # Partitions.
 
     def start_loading(self, partition: int, epoch: LeaderEpoch, now: Instant) -> list[Effect]:
         """This broker leads a partition now; it answers "loading" until its records are in."""
-        if epoch < self._newest_epochs.get(partition, epoch) or self._is_owned(partition, epoch):
-            return []
-        self._give_up(partition, now)
-        self._newest_epochs[partition] = epoch
-        shard = Shard(partition, epoch, self._surroundings)
-        served = ServedShard(shard, self._hashes)
-        self._owned[partition] = _Owned(epoch, LoadingShard(served))
+        if self._shards.is_news(partition, epoch) and not self._shards.owns(partition, epoch):
+            self._give_up(partition, epoch, now)
+            self._shards.begin(partition, epoch)
         return self._drain()
 
     def replay(
@@ -416,7 +322,7 @@ class GroupCoordinator:
         All records up to the log end that this leader found when it became one, without those of
         aborted transactions; those of open ones come last.
         """
-        if (loading := self._loading(partition, epoch)) is not None:
+        if (loading := self._shards.loading(partition, epoch)) is not None:
             loading.replay(records)
 
     def finish_loading(
@@ -427,10 +333,10 @@ class GroupCoordinator:
         `is_committed`: whether all that was replayed is below the high watermark. If not, the
         report names an append, whose end (`appended`) is to be told when it is.
         """
-        loading = self._loading(partition, epoch)
+        loading = self._shards.loading(partition, epoch)
         if loading is None:
             return [], None
-        self._owned[partition] = _Owned(epoch, loading.served)
+        self._shards.serve(partition, epoch, loading.served)
         report = loading.finish(now, is_committed=is_committed)
         if report.append_id is not None:
             self._appends[report.append_id] = loading.served
@@ -454,47 +360,28 @@ class GroupCoordinator:
 
         Everyone who waits is answered NOT_COORDINATOR; the state is dropped.
         """
-        if epoch < self._newest_epochs.get(partition, epoch):
-            return []
-        self._newest_epochs[partition] = epoch
-        self._give_up(partition, now)
+        if self._shards.is_news(partition, epoch):
+            self._give_up(partition, epoch, now)
         return self._drain()
 
-    def _give_up(self, partition: int, now: Instant) -> None:
-        owned = self._owned.pop(partition, None)
-        if owned is None or isinstance(owned.state, LoadingShard):
-            return
-        owned.state.stop(now)
-        for append_id in [key for key, served in self._appends.items() if served is owned.state]:
-            del self._appends[append_id]
-
-    def _is_owned(self, partition: int, epoch: LeaderEpoch) -> bool:
-        owned = self._owned.get(partition)
-        return owned is not None and owned.epoch == epoch
-
-    def _loading(self, partition: int, epoch: LeaderEpoch) -> LoadingShard | None:
-        owned = self._owned.get(partition)
-        if owned is None or owned.epoch != epoch or isinstance(owned.state, ServedShard):
-            return None
-        return owned.state
+    def _give_up(self, partition: int, epoch: LeaderEpoch, now: Instant) -> None:
+        given_up = self._shards.give_up(partition, epoch)
+        if given_up is not None:
+            given_up.stop(now)
+            for append_id in [key for key, each in self._appends.items() if each is given_up]:
+                del self._appends[append_id]
 
     # Facts.
 
     def overviews(self) -> list[GroupOverview]:
         """All groups of the partitions that are served here."""
-        return [
-            overview
-            for owned in self._owned.values()
-            if isinstance(owned.state, ServedShard)
-            for overview in group_overviews(owned.state.shard)
-        ]
+        return [overview for served in self._shards for overview in group_overviews(served.shard)]
 
     def check(self) -> None:
         """Verify every invariant; for tests and simulators, after each event."""
         waiting: set[Token] = set()
-        for owned in self._owned.values():
-            if isinstance(owned.state, ServedShard):
-                waiting |= owned.state.check()
+        for served in self._shards:
+            waiting |= served.check()
         unanswered = self._surroundings.outbox.unanswered
         if not waiting <= unanswered:
             raise InvariantViolated("A request that has been answered still waits.")
@@ -505,7 +392,7 @@ class GroupCoordinator:
         effects = self._surroundings.outbox.drain()
         for effect in effects:
             if isinstance(effect, AppendRecords | AppendMarker):
-                state = self._owned[effect.partition].state
-                if isinstance(state, ServedShard):
-                    self._appends[effect.append_id] = state
+                served = self._shards.at(effect.partition)
+                if served is not None:
+                    self._appends[effect.append_id] = served
         return effects

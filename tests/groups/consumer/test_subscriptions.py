@@ -83,7 +83,8 @@ class TestPatterns:
         world.advance(10_001)
         world.settle(member)
         assert member.owned == {("clicks", 0), ("clicks", 1)}
-        [group] = world.coordinator._owned[0].state.shard.consumer_groups.values()
+        [served] = world.coordinator._shards
+        [group] = served.shard.consumer_groups.values()
         assert set(group.image.regexes) == {"clicks"}
         member.leave()
         assert not group.image.regexes
