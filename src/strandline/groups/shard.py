@@ -11,7 +11,7 @@ which stays in flight. Must not know what joins, commits and rebalances are; tho
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from types import MappingProxyType
@@ -20,7 +20,6 @@ from typing import Final
 from strandline.errors import ErrorCode, InvariantViolated
 from strandline.groups.consumer.cluster_view import ClusterView, NoCluster
 from strandline.groups.consumer.group import ConsumerGroup
-from strandline.groups.consumer.records import ConsumerRecord
 from strandline.groups.effects import (
     AppendMarker,
     AppendRecords,
@@ -28,23 +27,18 @@ from strandline.groups.effects import (
     Outbox,
     TransactionalProducer,
 )
-from strandline.groups.group import Group, GroupState
 from strandline.groups.offset_records import (
-    GroupRecord,
     OffsetRecord,
     StateRecord,
     encode_record,
 )
-from strandline.groups.offset_store import OffsetStore
 from strandline.groups.requests import Response, Token
 from strandline.groups.settings import GroupSettings
-from strandline.groups.share.group import ShareGroup
-from strandline.groups.share.records import ShareRecord
+from strandline.groups.shard_state import ShardState
 from strandline.groups.timers import Action, Timers
 from strandline.protocol.messages.write_txn_markers import WritableTxnMarker
 from strandline.types import (
     NO_PRODUCER_ID,
-    NO_TIMESTAMP,
     NO_TOPIC_ID,
     Instant,
     LeaderEpoch,
@@ -124,13 +118,11 @@ class Shard:
         self.settings = surroundings.settings
         self.cluster = surroundings.cluster
         self.random = surroundings.random
-        self.groups: dict[str, Group] = {}
-        """The classic ones."""
-        self.consumer_groups: dict[str, ConsumerGroup] = {}
-        """With those whose tombstone is under way; `consumer_group` knows which are there."""
-        self.share_groups: dict[str, ShareGroup] = {}
-        """With those that were never stored, or whose tombstone is under way."""
-        self.offsets = OffsetStore()
+        self._state = ShardState(self._undecided, self.is_writing, self.cancel)
+        self.groups = self._state.groups
+        self.consumer_groups = self._state.consumer_groups
+        self.share_groups = self._state.share_groups
+        self.offsets = self._state.offsets
         self._surroundings = surroundings
         self._pending: dict[int, _PendingAppend] = {}
         """Appends that are neither durable nor refused, in the order of the log."""
@@ -244,20 +236,10 @@ class Shard:
             )
         pending = self._pending.pop(append_id)
         self._writing -= Counter({record.group_id for record in pending.records})
-        if pending.marker is not None and error is None:
-            self._end_transaction(pending.marker)
-        for record in pending.records:
-            if pending.producer_id != NO_PRODUCER_ID and isinstance(record, OffsetRecord):
-                if error is not None:
-                    self.offsets.refuse_pending(append_id, pending.producer_id, record)
-                self._settle_owner(record.group_id, durable=error is None)
-            elif isinstance(record, OffsetRecord):
-                self.offsets.settle(append_id, record, durable=error is None)
-                self._settle_owner(record.group_id, durable=error is None)
-            elif isinstance(record, GroupRecord):
-                self._settle_group(record, durable=error is None)
-        self._settle_consumer_groups(pending.records, durable=error is None)
-        self._settle_share_groups(pending.records, durable=error is None)
+        durable = error is None
+        if pending.marker is not None and durable:
+            self._state.end_transaction(pending.marker)
+        self._state.settle(append_id, pending.records, pending.producer_id, durable=durable)
         self.cancel("append", append_id)
         for outcome in pending.outcomes:
             outcome(error, now)
@@ -309,6 +291,10 @@ class Shard:
                     f"Append {append_id} is waited for without a limit.", invariant="I-50"
                 )
 
+    def _undecided(self) -> Iterator[StateRecord]:
+        for pending in self._pending.values():
+            yield from pending.records
+
     def _expect_end(self, append_id: int, now: Instant) -> None:
         self.schedule(
             "append",
@@ -324,109 +310,3 @@ class Shard:
         outcomes, pending.outcomes = pending.outcomes, []
         for outcome in outcomes:
             outcome(error, now)
-
-    # What a record's end does to its group.
-
-    def _end_transaction(self, marker: WritableTxnMarker) -> None:
-        producer_id = ProducerId(marker.producer_id)
-        for group_id in self.offsets.end_transaction(
-            producer_id, commits=marker.transaction_result
-        ):
-            group = self.groups.get(group_id)
-            if group is not None:
-                self._drop_if_unfounded(group)
-
-    def _settle_group(self, record: GroupRecord, *, durable: bool) -> None:
-        group = self.groups.get(record.group_id)
-        if group is None:
-            return
-        if record.value is not None:
-            group.is_stored |= durable
-            self._drop_if_unfounded(group)
-        elif not durable:
-            if group.state is GroupState.DEAD:
-                group.transition_to(GroupState.EMPTY, group.state_timestamp_ms)
-        elif group.state is GroupState.DEAD:
-            self._remove(group)
-
-    def _settle_consumer_groups(self, records: Sequence[StateRecord], *, durable: bool) -> None:
-        touched: dict[str, ConsumerGroup] = {}
-        for record in records:
-            if isinstance(record, OffsetRecord | GroupRecord | ShareRecord):
-                continue
-            group = self.consumer_groups.get(record.group_id)
-            if group is not None:
-                touched[record.group_id] = group
-                if durable:
-                    group.durable.apply(record)
-        for group_id, group in touched.items():
-            if not durable:
-                group.start_over(self._undecided_records(group_id))
-            exists = group.durable.exists or group.image.exists
-            if not exists and not self.is_writing(group_id):
-                del self.consumer_groups[group_id]
-                self._keep_simple_group(group_id)
-
-    def _settle_share_groups(self, records: Sequence[StateRecord], *, durable: bool) -> None:
-        touched: dict[str, ShareGroup] = {}
-        for record in records:
-            group = self.share_groups.get(record.group_id)
-            if isinstance(record, ShareRecord) and group is not None:
-                touched[record.group_id] = group
-                if durable:
-                    group.durable.apply(record)
-        for group_id, group in touched.items():
-            if not durable:
-                group.start_over(
-                    record
-                    for pending in self._pending.values()
-                    for record in pending.records
-                    if isinstance(record, ShareRecord) and record.group_id == group_id
-                )
-            exists = group.durable.exists or group.image.exists
-            if not exists and not self.is_writing(group_id):
-                del self.share_groups[group_id]
-
-    def _undecided_records(self, group_id: str) -> list[ConsumerRecord]:
-        return [
-            record
-            for pending in self._pending.values()
-            for record in pending.records
-            if not isinstance(record, OffsetRecord | GroupRecord | ShareRecord)
-            and record.group_id == group_id
-        ]
-
-    def _keep_simple_group(self, group_id: str) -> None:
-        """Offsets that outlived a consumer group make a simple one."""
-        if group_id not in self.groups and self.offsets.committed(group_id):
-            remainder = Group(group_id, created_ms=NO_TIMESTAMP)
-            remainder.is_stored = True
-            self.groups[group_id] = remainder
-
-    def _remove(self, group: Group) -> None:
-        """A group's tombstone is durable. Offsets that outlived it make a simple group."""
-        del self.groups[group.group_id]
-        for member_id in group.pending_joins:
-            self.cancel("session", group.group_id, member_id)
-        if self.offsets.committed(group.group_id):
-            remainder = Group(group.group_id, created_ms=group.state_timestamp_ms)
-            remainder.is_stored = True
-            self.groups[group.group_id] = remainder
-
-    def _settle_owner(self, group_id: str, *, durable: bool) -> None:
-        group = self.groups.get(group_id)
-        if group is not None:
-            group.is_stored |= durable
-            self._drop_if_unfounded(group)
-
-    def _drop_if_unfounded(self, group: Group) -> None:
-        """Forget a group of which no record was ever written, and that has no members."""
-        if not (
-            group.is_stored
-            or group.members
-            or group.pending_joins
-            or self.is_writing(group.group_id)
-            or self.offsets.committed(group.group_id)
-            or self.offsets.pending(group.group_id)
-        ):
-            self.groups.pop(group.group_id, None)

@@ -6,8 +6,8 @@ sockets in one turn sends their answers together. There is no socket, thread, cl
 randomness here; the same node runs in the asyncio broker and in the seeded simulator.
 
 This file holds the parts together and routes events to them: which handler answers which API
-stands in `routes`, how a frame comes to it in `request_dispatcher`, and what follows from a change of
-the metadata in `metadata_listener`.
+stands in `routes`, how a frame comes to it in `request_dispatcher`, and what follows from a change
+of the metadata in `metadata_listener`.
 """
 
 from __future__ import annotations
