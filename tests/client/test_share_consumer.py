@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import subprocess
 import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -287,6 +289,26 @@ def test_on_an_event_loop(work: Callable[..., Work]) -> None:
 
     bounded(run())
     assert here.start() == 4
+
+
+def test_the_example_of_the_page(server: BrokerThread) -> None:
+    here = Work(server.address, "work")
+    page = (Path(__file__).parents[2] / "docs/share-groups.md").read_text("utf-8")
+    (block,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    example: dict[str, Any] = {}
+    exec(block.replace("localhost:9092", server.address), example)
+    here.write(b"good", b"late", b"bad")
+    seen: list[bytes] = []
+
+    def do(value: bytes) -> None:
+        seen.append(value)
+        if value == b"late" and seen.count(value) == 1:
+            raise TimeoutError
+        if value == b"bad":
+            raise ValueError
+
+    example["work_through"](do, lambda: len(seen) == 4)
+    assert seen == [b"good", b"late", b"bad", b"late"]
 
 
 def bounded(work: Coroutine[Any, Any, None]) -> None:

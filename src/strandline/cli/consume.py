@@ -12,6 +12,7 @@ import click
 from strandline.cli.connecting import bootstrap_option, open_cluster, parse_assignments
 from strandline.cli.consume_member import MemberTask, consume_as_member
 from strandline.cli.consume_run import ConsumeRun
+from strandline.cli.consume_share import ShareTask, consume_from_share_group
 from strandline.cli.moments import parse_time
 from strandline.cli.record_format import Formatter, formatter_for
 from strandline.cli.schema_options import schema_options, schema_places
@@ -61,6 +62,12 @@ _FORMS: Final = ("bytes", "avro")
     "--protocol",
     type=click.Choice(PROTOCOLS),
     help="How to be a member of --group: as group.protocol, which is classic by default.",
+)
+@click.option(
+    "--share-group",
+    metavar="NAME",
+    help="Join this share group: print the records that it gives, and accept each when it is "
+    "written out.",
 )
 @click.option(
     "-X",
@@ -117,6 +124,7 @@ def consume(
     exit_at_end: bool,
     group: str | None,
     protocol: str | None,
+    share_group: str | None,
     settings: tuple[str, ...],
     isolation: str,
     form: str,
@@ -134,6 +142,19 @@ def consume(
         raise click.UsageError(f"--format: {wrong}") from wrong
     if "avro" in (key_form, value_form):
         formatter = _decoding(formatter, topic, key_form, value_form, (schema_directory, registry))
+    if share_group is not None:
+        refused = {
+            "--partition": bool(numbers),
+            "--offset": offset is not None,
+            "--timestamp": timestamp is not None,
+            "--exit-at-end": exit_at_end,
+            "--group": group is not None,
+            "--protocol": protocol is not None,
+            "--isolation": isolation != "read_uncommitted",
+        }
+        task = ShareTask(topic, share_group, parse_assignments(settings, "-X"), count_max)
+        consume_from_share_group(task.checked(refused), bootstrap, formatter, output)
+        return
     start = _start(offset, timestamp)
     fetch = FetchSettings(isolation=ISOLATIONS[isolation])
     member = _member_settings(group, protocol, settings, numbers)

@@ -31,6 +31,28 @@ class Source(Protocol):
     def poll(self, timeout_ms: int) -> list[FetchedRecords]: ...
 
 
+class Troubles:
+    """Says that nothing comes because something is wrong, once a minute, and once that it is over.
+    With several leaders one may answer and another fail in turns."""
+
+    def __init__(self) -> None:
+        self._told_s: float | None = None
+        """When trouble was told last that is not over; and when there was some last."""
+        self._troubled_s = 0.0
+
+    def tell(self, trouble: ProtocolError | None) -> None:
+        """What is wrong now, if anything is."""
+        now_s = time.monotonic()
+        if trouble is not None:
+            self._troubled_s = now_s
+            if self._told_s is None or now_s - self._told_s >= _TOLD_AGAIN_S:
+                self._told_s = now_s
+                click.echo(f"{trouble.message} Trying again.", err=True)
+        elif self._told_s is not None and now_s - self._troubled_s >= _OVER_S:
+            self._told_s = None
+            click.echo("The broker answers again.", err=True)
+
+
 class ConsumeRun:
     """Prints, and knows what was printed."""
 
@@ -42,9 +64,7 @@ class ConsumeRun:
         self._formatter = formatter
         self._output = output
         self._room = count_max
-        self._told_s: float | None = None
-        """When trouble was told last that is not over; and when there was some last."""
-        self._troubled_s = 0.0
+        self._troubles = Troubles()
         self._printed: dict[TopicPartition, Offset] = {}
         self._uncommitted: dict[TopicPartition, Offset] = {}
 
@@ -66,7 +86,7 @@ class ConsumeRun:
         for fetched in self._source.poll(_POLL_MS):
             self._print(fetched)
         self._output.flush()
-        self._tell_trouble()
+        self._troubles.tell(self._source.trouble)
         # Only now: what a closed pipe did not take must be read again by the group.
         self._uncommitted.update(self._printed)
         self._printed.clear()
@@ -79,20 +99,6 @@ class ConsumeRun:
         taken = {at: each for at, each in self._uncommitted.items() if at in wanted}
         self._uncommitted = {at: each for at, each in self._uncommitted.items() if at not in taken}
         return taken
-
-    def _tell_trouble(self) -> None:
-        """Say that nothing comes because something is wrong, once a minute, and once that it is
-        over. With several leaders one may answer and another fail in turns."""
-        trouble = self._source.trouble
-        now_s = time.monotonic()
-        if trouble is not None:
-            self._troubled_s = now_s
-            if self._told_s is None or now_s - self._told_s >= _TOLD_AGAIN_S:
-                self._told_s = now_s
-                click.echo(f"{trouble.message} Trying again.", err=True)
-        elif self._told_s is not None and now_s - self._troubled_s >= _OVER_S:
-            self._told_s = None
-            click.echo("The broker answers again.", err=True)
 
     def _print(self, fetched: FetchedRecords) -> None:
         partition = fetched.topic_partition

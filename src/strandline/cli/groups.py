@@ -1,4 +1,4 @@
-"""`strandline groups`: consumer groups, what they have read, and how to set them back."""
+"""`strandline groups`: groups of consumers, what they have read, and how to set them back."""
 
 from __future__ import annotations
 
@@ -7,19 +7,22 @@ from typing import Any
 
 import click
 
+from strandline.cli import share_groups
 from strandline.cli.connecting import bootstrap_option, json_option, open_cluster
 from strandline.cli.group_reset import parse_target
 from strandline.cli.output import print_json, print_table
 from strandline.cli.scope import parse_scope
 from strandline.cli.whole_sentences import SentencesGroup
-from strandline.client.admin_groups import GroupAdmin, GroupDescription, PartitionLag
+from strandline.client.admin_groups import SHARE, GroupAdmin, GroupDescription, PartitionLag
+from strandline.client.admin_share_groups import ShareGroupAdmin
+from strandline.client.cluster import ClusterClient
 from strandline.client.group_reset import NoStoredOffset, Target, check_is_idle, new_offsets
 from strandline.types import TopicPartition
 
 
 @click.group(cls=SentencesGroup)
 def groups() -> None:
-    """Show, reset, delete consumer groups."""
+    """Show, reset, delete consumer groups and share groups."""
 
 
 @groups.command("list")
@@ -54,6 +57,9 @@ def describe(group: str, bootstrap: str | None, as_json: bool) -> None:
     with open_cluster(bootstrap) as client:
         admin = GroupAdmin(client)
         found = admin.describe(group)
+        if found.group_type == SHARE:
+            _describe_share_group(client, found, as_json=as_json)
+            return
         owners = {
             partition: member.member_id for member in found.members for partition in member.assigned
         }
@@ -61,16 +67,7 @@ def describe(group: str, bootstrap: str | None, as_json: bool) -> None:
     if as_json:
         print_json(_as_json(found, lags, owners))
         return
-    epochs = (
-        ""
-        if found.epoch is None
-        else f"epoch {found.epoch}  assignment epoch {found.assignment_epoch}  "
-    )
-    click.echo(
-        f"Group {found.group}  type {found.group_type}  state {found.state}  {epochs}"
-        f"assignor {found.assignor or '-'}  "
-        f"coordinator {found.coordinator}  members {len(found.members)}"
-    )
+    _print_head(found)
     if found.members:
         click.echo()
         _print_members(found)
@@ -89,6 +86,34 @@ def describe(group: str, bootstrap: str | None, as_json: bool) -> None:
                 for each in lags
             ),
         )
+
+
+def _describe_share_group(client: ClusterClient, found: GroupDescription, *, as_json: bool) -> None:
+    offsets = ShareGroupAdmin(client).offsets(found.group)
+    if as_json:
+        described = _as_json(found, [], {})
+        print_json({**described, "partitions": share_groups.offsets_as_json(offsets)})
+        return
+    _print_head(found)
+    if found.members:
+        click.echo()
+        share_groups.print_members(found)
+    if offsets:
+        click.echo()
+        share_groups.print_offsets(offsets)
+
+
+def _print_head(found: GroupDescription) -> None:
+    epochs = (
+        ""
+        if found.epoch is None
+        else f"epoch {found.epoch}  assignment epoch {found.assignment_epoch}  "
+    )
+    click.echo(
+        f"Group {found.group}  type {found.group_type}  state {found.state}  {epochs}"
+        f"assignor {found.assignor or '-'}  "
+        f"coordinator {found.coordinator}  members {len(found.members)}"
+    )
 
 
 def _print_members(found: GroupDescription) -> None:
@@ -134,6 +159,19 @@ def delete(names: tuple[str, ...], bootstrap: str | None) -> None:
             click.echo(f"Deleted group '{name}'.")
 
 
+@groups.command("delete-offsets")
+@click.argument("group")
+@click.option(
+    "--topic", "topics", metavar="TOPIC", multiple=True, required=True, help="Repeatable."
+)
+@bootstrap_option
+def delete_offsets(group: str, topics: tuple[str, ...], bootstrap: str | None) -> None:
+    """Have GROUP forget where it is in topics: it begins there like a new group."""
+    with open_cluster(bootstrap) as client:
+        is_share = GroupAdmin(client).describe(group).group_type == SHARE
+        share_groups.delete_offsets(client, group, list(topics), is_share=is_share)
+
+
 @groups.command()
 @click.argument("group")
 @click.option(
@@ -177,10 +215,11 @@ def reset(
             shift_by=shift_by,
         )
         admin = GroupAdmin(client)
-        check_is_idle(admin, group, may_be_new=bool(scopes))
-        stored = admin.offsets(group)
+        found = check_is_idle(admin, group, may_be_new=bool(scopes))
+        is_share = found is not None and found.group_type == SHARE
+        stored = share_groups.stored_offsets(client, group, is_share=is_share)
         partitions = sorted(stored) if all_topics else parse_scope(client, scopes)
-        before = {each: stored[each].offset for each in partitions if each in stored}
+        before = {each: stored[each] for each in partitions if each in stored}
         try:
             plan = new_offsets(client, partitions, before, target)
         except NoStoredOffset as wrong:
@@ -188,7 +227,9 @@ def reset(
                 "--shift-by needs an offset to start from, and the group has none of "
                 f"{wrong.partition}."
             ) from wrong
-        if execute:
+        if execute and is_share:
+            ShareGroupAdmin(client).set_offsets(group, plan)
+        elif execute:
             admin.set_offsets(group, plan)
     if as_json:
         print_json(

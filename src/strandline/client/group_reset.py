@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from strandline.client.admin_groups import GroupAdmin
+from strandline.client.admin_groups import GroupAdmin, GroupDescription
 from strandline.client.cluster import ClusterClient
 from strandline.client.offsets import EARLIEST, LATEST, list_offsets
 from strandline.errors import ErrorCode, ProtocolError, StrandlineError
@@ -46,13 +46,14 @@ class Target:
     value: int = 0
 
 
-def check_is_idle(admin: GroupAdmin, group: str, *, may_be_new: bool) -> None:
-    """Refuse a reset under the feet of running consumers, who would not notice it."""
+def check_is_idle(admin: GroupAdmin, group: str, *, may_be_new: bool) -> GroupDescription | None:
+    """Refuse a reset under the feet of running consumers, who would not notice it. The group, if
+    there is one."""
     try:
         found = admin.describe(group)
     except ProtocolError as error:
         if may_be_new and error.code is ErrorCode.GROUP_ID_NOT_FOUND:
-            return
+            return None
         raise
     if found.state not in _IDLE:
         raise ProtocolError(
@@ -60,6 +61,7 @@ def check_is_idle(admin: GroupAdmin, group: str, *, may_be_new: bool) -> None:
             f"Group '{group}' is {found.state} with {len(found.members)} members; stop its "
             f"consumers before its offsets are set.",
         )
+    return found
 
 
 def new_offsets(

@@ -114,6 +114,7 @@ _SHARE: Final = {
     "client.rack": _Setting("rack", _text),
     "check.crcs": _Setting("checks_crc", _flag),
 }
+SHARE_NAMES: Final = tuple(_SHARE)
 _BOOTSTRAP: Final = "bootstrap.servers"
 _LINGER_MS: Final = 5
 """As Kafka's producer since 4.0."""
@@ -206,15 +207,19 @@ def sharing_of(settings: Settings) -> Sharing:
     if "group.id" not in settings:
         raise InvalidSetting("group.id", "group.id is missing: a share consumer has a group.")
     connecting = _connecting(settings)
-    client = connecting.client
-    member = ShareSettings(
+    return Sharing(connecting, share_settings_of(settings, connecting.client))
+
+
+def share_settings_of(settings: Settings, client: ClientSettings) -> ShareSettings:
+    """The settings of a member of a share group, with `group.id`, for a client that is set up
+    already. Raises `InvalidSetting`."""
+    return ShareSettings(
         **_fields(settings, _SHARE),
         request_timeout_ms=client.request_timeout_ms,
         operation_timeout_ms=client.operation_timeout_ms,
         retry_backoff_ms=client.retry_backoff_ms,
         retry_backoff_max_ms=client.retry_backoff_max_ms,
     )
-    return Sharing(connecting, member)
 
 
 def _connecting(settings: Settings) -> Connecting:

@@ -1,0 +1,76 @@
+"""What `strandline groups` says of share groups, and where it sets them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from strandline.cli.output import print_table
+from strandline.client.admin_groups import GroupAdmin, GroupDescription
+from strandline.client.admin_share_groups import ShareGroupAdmin, ShareGroupOffset
+from strandline.client.cluster import ClusterClient
+from strandline.types import Offset, TopicPartition
+
+
+def print_offsets(offsets: Mapping[TopicPartition, ShareGroupOffset]) -> None:
+    """Where a group is in each partition."""
+    print_table(
+        ("TOPIC", "PARTITION", "START", "LAG"),
+        ((*at, each.start, each.lag) for at, each in offsets.items()),
+    )
+
+
+def print_members(found: GroupDescription) -> None:
+    """Who is in it. Several members may read a partition."""
+    print_table(
+        ("MEMBER", "CLIENT", "HOST", "EPOCH", "PARTITIONS"),
+        (
+            (
+                each.member_id,
+                each.client_id,
+                each.host,
+                each.epoch,
+                " ".join(map(str, each.assigned)) or None,
+            )
+            for each in found.members
+        ),
+    )
+
+
+def offsets_as_json(offsets: Mapping[TopicPartition, ShareGroupOffset]) -> list[dict[str, Any]]:
+    """The same for programs."""
+    return [
+        {
+            "topic": at.topic,
+            "partition": at.partition,
+            "start_offset": each.start,
+            "lag": each.lag,
+        }
+        for at, each in offsets.items()
+    ]
+
+
+def stored_offsets(
+    client: ClusterClient, group: str, *, is_share: bool
+) -> dict[TopicPartition, Offset]:
+    """Where a group goes on, of either kind."""
+    if is_share:
+        found = ShareGroupAdmin(client).offsets(group)
+        return {at: each.start for at, each in found.items() if each.start is not None}
+    return {at: each.offset for at, each in GroupAdmin(client).offsets(group).items()}
+
+
+def delete_offsets(client: ClusterClient, group: str, topics: list[str], *, is_share: bool) -> None:
+    """Have a group forget topics, and say so. Raises the first refusal."""
+    for topic in topics:
+        if is_share:
+            outcomes = list(ShareGroupAdmin(client).delete_offsets(group, [topic]).values())
+        else:
+            stored = [at for at in GroupAdmin(client).offsets(group) if at.topic == topic]
+            outcomes = list(GroupAdmin(client).delete_offsets(group, stored).values())
+        for error in outcomes:
+            if error is not None:
+                raise error
+        click.echo(f"Group '{group}' has forgotten topic '{topic}'.")
