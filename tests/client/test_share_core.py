@@ -246,6 +246,26 @@ def test_records_whose_locks_ended_are_not_handed_to_the_program() -> None:
     assert ("SHARE_FETCH", 1) in stage.sent
 
 
+def test_records_of_a_partition_that_went_to_others_are_given_back() -> None:
+    """Those that the program has not got; it can acknowledge the others."""
+    stage = ShareStage(max_poll_records=1)
+    polled_one_of = given(0, 0, 2)
+    stage.settle(0)
+    stage.begin_poll()
+    stage.answer_fetch(1, polled_one_of)
+    assert offsets(stage) == [0]
+    stage.wait(1_000)
+    stage.beat(t=())
+    assert acknowledged(stage.answer_acknowledge(1, (0, 0))) == {0: [(1, 2, 2)]}
+    assert not stage.member.has_news
+    say(stage, 1)
+    commit = stage.member.commit(stage.now_ms)
+    stage.step()
+    stage.answer_acknowledge(1, (0, 0))
+    assert commit.outcomes == {FIRST: NONE}
+    assert stage.member.take_outcomes() == [(FIRST, (0,), NONE)]
+
+
 def test_renewed_locks() -> None:
     """Renewed alone, in a request that fetches nothing; a refused one ends the delivery."""
     stage = ShareStage()

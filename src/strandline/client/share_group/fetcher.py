@@ -25,7 +25,7 @@ from strandline.client.backoff import ExponentialBackoff
 from strandline.client.channel import RequestFailed
 from strandline.client.coordinator_client import Ask, CoordinatorClient, Outcome
 from strandline.client.refusal import refusal
-from strandline.client.share_group.acknowledgements import Holding, Parcel, ShareRecord
+from strandline.client.share_group.acknowledgements import AckType, Holding, Parcel, ShareRecord
 from strandline.client.share_group.leaders import Leaders
 from strandline.client.share_group.membership import Place
 from strandline.client.share_group.reading import acquired_in
@@ -161,6 +161,7 @@ class ShareFetcher:
 
     def step(self) -> None:
         """Send what is due."""
+        self._give_back()
         led = self._leaders.led
         for broker in list(dict.fromkeys((*led, *self._sessions))):
             wanted = {} if self._is_closing else led.get(broker, {})
@@ -172,6 +173,28 @@ class ShareFetcher:
                 session = self._sessions[broker] = ShareSession(broker, group, self._member_id)
             if not session.is_busy:
                 self._drive(session, wanted)
+
+    def _give_back(self) -> None:
+        """Release what the program has not got of partitions that are for others now, who would
+        wait until its locks end."""
+        places = self._leaders.places
+        if all(each.holding.place in places for each in self._buffer):
+            return
+        kept: deque[_Arrived] = deque()
+        for each in self._buffer:
+            if each.holding.place in places:
+                kept.append(each)
+            else:
+                said = dict.fromkeys(each.holding.records, AckType.RELEASE)
+                self._say(each.holding.at, each.holding.place, each.holding.session, said)
+        self._buffer = kept
+
+    def _say(
+        self, at: TopicPartition, place: Place, session: ShareSession, types: dict[int, AckType]
+    ) -> None:
+        """Acknowledge something that the program has not got."""
+        until_ms = self._now_ms + self._settings.operation_timeout_ms
+        self.put(Parcel(at, place, session, types, until_ms, _not_awaited))
 
     def _is_left_alone(self, broker: BrokerId) -> bool:
         return self._not_before_ms.get(broker, 0) > self._now_ms
@@ -268,8 +291,7 @@ class ShareFetcher:
             return code
         acquired = acquired_in(at, data, checks_crc=self._settings.checks_crc)
         if acquired.others:
-            until_ms = self._now_ms + self._settings.operation_timeout_ms
-            self.put(Parcel(at, place, session, acquired.others, until_ms, _not_awaited))
+            self._say(at, place, session, acquired.others)
         if acquired.error is not None:
             self.failure = acquired.error
         if acquired.records:
@@ -354,4 +376,4 @@ def _code(outcome: Outcome) -> tuple[ErrorCode, str | None]:
 
 
 def _not_awaited(parcel: Parcel, code: ErrorCode) -> None:
-    """What it says of offsets without a record; if that does not count, they come again."""
+    """The program had none of these; what does not count comes again."""

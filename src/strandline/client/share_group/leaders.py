@@ -30,11 +30,12 @@ class Leaders:
         self._backoff = settings.backoff(random)
         self._is_asking = False
         self._ask_at_ms = 0
-        self._places: frozenset[Place] = frozenset()
+        self.places: frozenset[Place] = frozenset()
+        """What is read."""
 
     def want(self, places: frozenset[Place]) -> None:
         """These are read, and no others."""
-        self._places = places
+        self.places = places
 
     def at(self, place: Place) -> TopicPartition | None:
         """A partition by its topic's name; None while that is not known."""
@@ -51,7 +52,7 @@ class Leaders:
     def led(self) -> dict[BrokerId, dict[Place, TopicPartition]]:
         """What is read, under the brokers that lead it."""
         found: dict[BrokerId, dict[Place, TopicPartition]] = {}
-        for place in sorted(self._places):
+        for place in sorted(self.places):
             at = self.at(place)
             broker = None if at is None else self.of(at)
             if at is not None and broker is not None:
@@ -73,7 +74,7 @@ class Leaders:
     def step(self) -> None:
         """Ask any broker, if there is something to ask and it is time."""
         self._names.want(
-            {each.topic_id for each in self._places if self._names.name_of(each.topic_id) is None}
+            {each.topic_id for each in self.places if self._names.name_of(each.topic_id) is None}
         )
         self._names.step()
         stale = self._stale
@@ -88,7 +89,7 @@ class Leaders:
         """The topics of which something has to be asked."""
         now_ms = self._coordinator.now_ms
         found = set()
-        for place in self._places:
+        for place in self.places:
             at = self.at(place)
             if at is not None and (
                 not self._router.is_fresh(at.topic, now_ms) or self.of(at) is None
