@@ -114,6 +114,32 @@ def test_the_code_has_no_driver_in_it() -> None:
     assert "strandline/ui/app.py" not in names
 
 
+def test_what_is_played_imports_nothing_that_the_page_does_not_have() -> None:
+    """The page is the memory of a Python that has imported what is told here, and has no file."""
+    program = (
+        "import sys\n"
+        "from strandline.ui.lab.warming import needed\n"
+        "known = set(needed())\n"
+        "from strandline.ui.lab.answers import Answers\n"
+        "from strandline.ui.lab.lessons import moments\n"
+        "for moment in moments():\n"
+        "    Answers().play(moment.after)\n"
+        "late = {name for name in sys.modules if name.startswith('strandline.')} - known\n"
+        "print(sorted(late - {'strandline.ui.lab.lessons', 'strandline.ui.lab.warming'}))\n"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={
+            "PYTHONPATH": str(Path(strandline.__file__).parents[1]),
+            "STRANDLINE_PURE_PYTHON": "1",
+        },
+    )
+    assert told.stdout == "[]\n"
+
+
 def test_without_npm_it_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

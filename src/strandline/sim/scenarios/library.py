@@ -39,6 +39,7 @@ def scripts() -> Mapping[str, Script]:
     return {name: found[name] for name in sorted(found, key=lambda name: _place(found[name]))}
 
 
+@cache
 def text_of(name: str) -> str:
     """The script of a scenario that comes along."""
     return files(__package__).joinpath("scripts", f"{name}{SUFFIX}").read_text()

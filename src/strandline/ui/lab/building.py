@@ -2,7 +2,8 @@
 
     index.html, *.js, style.css, icon.svg     those of the live page, and tab.js before them
     pyodide/                                  Python for browsers (`pyodide`)
-    code.zip                                  the node, the simulator and what they need, compiled
+    python.memory                             its memory with the node, the simulator
+                                              and what they need imported (`snapshot.mjs`)
     offline.js                                a service worker that keeps all of it
 
 Drivers with sockets, threads or Spark stay away: a browser could not run them. What is compiled in
@@ -11,6 +12,7 @@ C here has its twin in Python in `stand_ins`. This file knows which files there 
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import shutil
@@ -20,7 +22,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from strandline.ui.lab.pyodide import NEEDED, VERSION, cache_directory, pyodide, run
+from strandline.ui.lab.pyodide import NEEDED, VERSION, WASM, cache_directory, pyodide, run
 
 _HERE: Final = Path(__file__).parent
 STATIC: Final = _HERE.parent / "static"
@@ -29,7 +31,13 @@ _STAND_INS: Final = _HERE / "stand_ins"
 
 _ABSENT: Final = ("broker", "cli", "lakehouse", "schemas", "testing")
 """Rooms that no browser runs."""
-_OF_UI: Final = ("__init__.py", "scenario_list.py", "lab/__init__.py", "lab/answers.py")
+_OF_UI: Final = (
+    "__init__.py",
+    "scenario_list.py",
+    "lab/__init__.py",
+    "lab/answers.py",
+    "lab/warming.py",
+)
 _CODE: Final = (".py", ".txt")
 
 
@@ -39,6 +47,7 @@ def build(directory: Path) -> None:
     (directory / "pyodide").mkdir(parents=True, exist_ok=True)
     for name in NEEDED:
         shutil.copy(found / name, directory / "pyodide" / name)
+    _compress(directory / "pyodide" / WASM)
     for path in STATIC.rglob("*"):
         if path.is_file():
             target = directory / path.relative_to(STATIC)
@@ -47,7 +56,7 @@ def build(directory: Path) -> None:
     page = (STATIC / "index.html").read_text()
     page = page.replace("/static/main.js", "./tab.js").replace("/static/", "./")
     (directory / "index.html").write_text(page)
-    _compile(found, directory / "code.zip")
+    _snapshot(found, directory / "python.memory")
     _write_offline(directory)
 
 
@@ -80,13 +89,18 @@ def _files() -> Iterator[tuple[Path, str]]:
         yield path, path.name
 
 
-def _compile(found: Path, target: Path) -> None:
+def _snapshot(found: Path, target: Path) -> None:
     with tempfile.TemporaryDirectory() as place:
         source = Path(place) / "source.zip"
         with zipfile.ZipFile(source, "w") as packed:
             for path, name in _files():
                 packed.write(path, name)
-        run("node", _HERE / "compile.mjs", found, source, target, of="The page in a browser")
+        run("node", _HERE / "snapshot.mjs", found, source, target, of="The page in a browser")
+
+
+def _compress(path: Path) -> None:
+    """In place, and under its name: a web server that knew of it would send it in another way."""
+    path.write_bytes(gzip.compress(path.read_bytes(), 9, mtime=0))
 
 
 def _write_offline(directory: Path) -> None:
@@ -105,6 +119,6 @@ def _fingerprint() -> str:
     """What a page was made of; another version makes another one."""
     content = hashlib.sha256(VERSION.encode())
     static = (path for path in sorted(STATIC.rglob("*")) if path.is_file())
-    for path in (*(path for path, _ in _files()), *static, _HERE / "compile.mjs"):
+    for path in (*(path for path, _ in _files()), *static, _HERE / "snapshot.mjs"):
         content.update(path.read_bytes())
     return content.hexdigest()[:16]

@@ -25,10 +25,11 @@ _SHA512: Final = (
 )
 """Of the archive, as npm's `integrity` has it."""
 
+WASM: Final = "pyodide.asm.wasm"
 NEEDED: Final = (
     "pyodide.mjs",
     "pyodide.asm.mjs",
-    "pyodide.asm.wasm",
+    WASM,
     "python_stdlib.zip",
     "pyodide-lock.json",
 )
