@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from strandline.ui.lab.answers import Answers
+from strandline.ui.lab.lessons import moments
 from tests.ui.axe import violations
 from tests.ui.browser import Tab
 from tests.ui.built import files, page
@@ -36,6 +39,8 @@ def address(directory: Path) -> Iterator[str]:
 def lab(address: str, tab: Tab) -> Tab:
     tab.complaints.clear()
     """An untouched lab; the node code is loaded once, another fragment begins a run anew."""
+    tab.open(f"{address}#/lessons/en")  # the language of the last lesson would stay
+    tab.wait_for("What a high watermark is")
     tab.open(f"{address}#/lab/")
     tab.wait_for("Step 0 of 0")
     return tab
@@ -213,3 +218,25 @@ def test_buttons_speak_the_language_of_the_lesson(address: str, tab: Tab) -> Non
     tab.open(f"{address}#/lessons/en/high-watermark")
     tab.wait_for("A leader, in sync")
     assert "走一步" not in tab.text
+
+
+def test_a_chinese_lesson_says_in_chinese_what_happened_and_why(lab: Tab, address: str) -> None:
+    """Each sentence of each lesson, as the page would tell it; which ones there are is no guess."""
+    said: set[str] = set()
+    for moment in moments():
+        for run in Answers().play(moment.after)["runs"]:
+            for frame in run["frames"]:
+                said |= {*frame["events"], *frame["violations"], frame.get("meaning", "")}
+            for told in run["why"]["brokers"].values():
+                for found in told["findings"]:
+                    said |= {found["title"], found["cause"], found["remedy"], *found["evidence"]}
+    lab.open(f"{address}#/lessons/zh/acks-all")
+    lab.wait_for("控制器\uff1a领导者 A")
+    lab.value(f"window.said = {json.dumps(sorted(said - {'', None}))}")
+    untold = (
+        "import('./sentences.js').then(({ found }) => said.filter((each) => found(each) === null))"
+    )
+    assert lab.value(untold) == []
+    assert len(said) > 60
+    lab.wait_for("高水位停在 0")
+    assert not lab.complaints

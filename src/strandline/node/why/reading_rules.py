@@ -41,11 +41,11 @@ def open_transaction(scene: Scene) -> Iterator[Finding]:
         if replica.leader is None or log.last_stable_offset >= log.high_watermark:
             continue
         earliest = log.producers.transactions.earliest_open
-        who = "" if earliest is None else f" of producer {earliest[1]}"
         entry = None if earliest is None else log.producers.active.get(earliest[1])
         yield Finding(
             str(replica.topic_partition),
-            f"a transaction{who} that began at offset {log.last_stable_offset} is not decided",
+            f"a transaction{'' if earliest is None else f' of producer {earliest[1]}'} that began "
+            f"at offset {log.last_stable_offset} is not decided",
             None if entry is None or entry.last_timestamp < 0 else entry.last_timestamp,
             (
                 f"consumers with isolation.level=read_committed read up to "

@@ -385,8 +385,12 @@ class World:
             if offset >= start and held.get(offset) != entry:
                 del self._known[offset]
                 if not self.violations:
-                    how = "compacted away" if ":" in entry.value else "lost, as allowed"
-                    self.events.append(f"{entry.value} is {how}")
+                    value = entry.value
+                    self.events.append(
+                        f"{value} is compacted away"
+                        if ":" in value
+                        else f"{value} is lost, as allowed"
+                    )
         for offset, entry in held.items():
             if offset < end:
                 self._known.setdefault(offset, entry)

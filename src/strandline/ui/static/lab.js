@@ -5,6 +5,7 @@ import { labLink } from "./links.js";
 import { answers } from "./lists.js";
 import { frameAt, runAt, step } from "./player.js";
 import { actionOf, header, nextValue, START, withHeader, withLine, withoutLast } from "./script.js";
+import { told } from "./sentences.js";
 import { legend } from "./strips.js";
 import { word } from "./words.js";
 
@@ -55,13 +56,13 @@ export function table(into, { changed = () => {}, until = () => [], share = true
 
   into.replaceChildren(...[
     share && element("h1", {}, "Lab"),
-    share && element("p", { class: "quiet" }, "Three brokers, one partition, the real node code. A step is half a second: followers fetch, leaders propose, the controller decides."),
+    share && element("p", { class: "quiet" }, told("Three brokers, one partition, the real node code. A step is half a second: followers fetch, leaders propose, the controller decides.")),
     legend(),
     element("div", { class: "bench" }, desk, place),
     rules && element("details", { class: "card" }, element("summary", {}, word("Rules")),
       element("p", { class: "row" }, element("label", {}, "min.insync.replicas ", minimum)),
-      policies.map(([, title, chosen]) => element("p", { class: "row" }, element("label", {}, `${title} `, chosen))),
-      element("p", { class: "quiet" }, "Another rule plays all steps anew. Broken invariants are named below the strips.")),
+      policies.map(([, title, chosen]) => element("p", { class: "row" }, element("label", {}, `${told(title)} `, chosen))),
+      element("p", { class: "quiet" }, told("Another rule plays all steps anew. Broken invariants are named below the strips."))),
     element("h2", {}, word("Why?")), reasons,
     share && element("details", { class: "card" }, element("summary", {}, "The script of this run"), area,
       element("p", { class: "row" }, button("Play it", () => { halt(); play(area.value); }), button("Copy a link to this run", copy), copied)),
@@ -150,10 +151,10 @@ export function table(into, { changed = () => {}, until = () => [], share = true
   function draw() {
     slider.value = at;
     const isNow = at === lines.length - 1;
-    where.textContent = `Step ${at} of ${lines.length - 1}, ${(frameAt(shown.runs[0], lines[at]).time_ms / 1000).toFixed(1)} s`;
+    where.textContent = told(`Step ${at} of ${lines.length - 1}, ${(frameAt(shown.runs[0], lines[at]).time_ms / 1000).toFixed(1)} s`);
     place.replaceChildren(step(shown, lines[at]), element("div", { class: "runs" },
       shown.runs.map((each) => runAt(each, lines[at], lines[Math.max(0, at - 1)], isNow, false))));
-    reasons.replaceChildren(isNow ? answers(shown.runs[0].why) : element("p", { class: "quiet" }, "Of the newest step only."));
+    reasons.replaceChildren(isNow ? answers(shown.runs[0].why) : element("p", { class: "quiet" }, told("Of the newest step only.")));
   }
 
   async function copy() {

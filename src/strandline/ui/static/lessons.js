@@ -3,6 +3,7 @@
 import { element } from "./dom.js";
 import { table } from "./lab.js";
 import { labLink } from "./links.js";
+import { learn } from "./sentences.js";
 import { speak } from "./words.js";
 
 const LANGUAGES = { en: "English", zh: "中文" };
@@ -18,7 +19,8 @@ export function preferred() {
 }
 
 async function read(language) {
-  const [{ lessons }, told] = await Promise.all([load("lessons"), load(language in LANGUAGES ? language : "en")]);
+  const code = language in LANGUAGES ? language : "en";
+  const [{ lessons }, told] = await Promise.all([load("lessons"), load(code), learn(code)]);
   return { lessons, told, words: told.words };
 }
 
@@ -28,6 +30,7 @@ function languages(language, rest) {
 }
 
 export async function lessonList(into, language) {
+  speak(language);
   const { lessons, told, words } = await read(language);
   into.replaceChildren(element("div", { lang: language },
     element("div", { class: "row head" }, element("h1", {}, words.lessons), languages(language, "")),
@@ -48,7 +51,7 @@ export async function lesson(into, language, name) {
   const next = element("button", { type: "button", class: "primary", onclick: () => enter(number + 1) }, words.next);
   const again = element("button", { type: "button", onclick: () => made.play(base) }, words.again);
   const show = element("button", { type: "button", onclick: () => made.play(base + lines(steps[number].answer)) }, words.show);
-  const place = element("div");
+  const place = element("div", { lang: language });
   let number = -1, base = "", canonical = "", isEntering = false;
 
   into.replaceChildren(element("div", { lang: language },

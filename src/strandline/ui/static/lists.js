@@ -2,6 +2,7 @@
 import { lagChart } from "./charts.js";
 import { ask, clock, count, element, size, table } from "./dom.js";
 import { resetForm } from "./edit.js";
+import { told } from "./sentences.js";
 
 const REFRESH_MS = 3000;
 
@@ -95,22 +96,22 @@ export function why(into) {
 
 // The findings of all brokers; the same one of several brokers is told once.
 export function answers(found) {
-  const told = new Map();
+  const all = new Map();
   for (const [broker, each] of Object.entries(found.brokers)) {
-    if (each.error) { told.set(`silent ${broker}`, { brokers: [broker], finding: { title: "A broker does not answer", about: "", cause: each.error, evidence: [], settings: [], errors: [] } }); continue; }
+    if (each.error) { all.set(`silent ${broker}`, { brokers: [broker], finding: { title: "A broker does not answer", about: "", cause: each.error, evidence: [], settings: [], errors: [] } }); continue; }
     for (const finding of each.findings) {
       const key = `${finding.rule}\n${finding.about}\n${finding.cause}`;
-      if (told.has(key)) told.get(key).brokers.push(broker); else told.set(key, { brokers: [broker], finding });
+      if (all.has(key)) all.get(key).brokers.push(broker); else all.set(key, { brokers: [broker], finding });
     }
   }
-  if (!told.size) return element("p", { class: "good" }, "Nothing is refused, and nothing waits.");
-  return element("div", {}, [...told.values()].map(({ brokers, finding }) => element("article", { class: "card" },
-    element("div", {}, element("strong", {}, finding.title ?? "Refused"), finding.about ? `: ${finding.about}` : "", " ", finding.errors.map((each) => [element("span", { class: "badge quiet" }, each), " "])),
-    element("p", {}, finding.cause),
-    element("p", { class: "quiet" }, `Said by broker ${brokers.join(", ")}${finding.since_wall_ms ? `, since ${moment(finding.since_wall_ms)}` : ""}`),
-    finding.evidence.length > 0 && element("ul", { class: "events" }, finding.evidence.map((each) => element("li", {}, each))),
-    finding.remedy && element("p", {}, element("strong", {}, "What ends it: "), finding.remedy),
-    finding.settings.length > 0 && element("p", { class: "quiet" }, `Settings: ${finding.settings.join(", ")}`))));
+  if (!all.size) return element("p", { class: "good" }, told("Nothing is refused, and nothing waits."));
+  return element("div", {}, [...all.values()].map(({ brokers, finding }) => element("article", { class: "card" },
+    element("div", {}, element("strong", {}, told(finding.title ?? "Refused")), finding.about ? `: ${finding.about}` : "", " ", finding.errors.map((each) => [element("span", { class: "badge quiet" }, each), " "])),
+    element("p", {}, told(finding.cause)),
+    element("p", { class: "quiet" }, [told(`Said by broker ${brokers.join(", ")}`), ...(finding.since_wall_ms ? [told(`since ${moment(finding.since_wall_ms)}`)] : [])].join(", ")),
+    finding.evidence.length > 0 && element("ul", { class: "events" }, finding.evidence.map((each) => element("li", {}, told(each)))),
+    finding.remedy && element("p", {}, element("strong", {}, told("What ends it: ")), told(finding.remedy)),
+    finding.settings.length > 0 && element("p", { class: "quiet" }, told(`Settings: ${finding.settings.join(", ")}`)))));
 }
 
 function moment(milliseconds) {

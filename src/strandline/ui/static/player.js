@@ -1,6 +1,7 @@
 // Scenarios: a document of steps, shown one moment at a time, all rules side by side.
 import { ask, element, tell } from "./dom.js";
 import { labLink } from "./links.js";
+import { told } from "./sentences.js";
 import { legend, strip } from "./strips.js";
 
 export async function scenarioList(into) {
@@ -118,8 +119,8 @@ export function step(shown, line) {
   const frame = shown.runs.map((run) => frameAt(run, line)).find((each) => each.line === line);
   return element("div", { class: "card" },
     (frame?.notes ?? []).map((note) => element("div", { class: "quiet" }, `# ${note}`)),
-    element("pre", {}, !frame || line === 0 ? "the beginning" : frame.text),
-    frame?.meaning && element("p", { class: "meaning" }, frame.meaning));
+    element("pre", {}, !frame || line === 0 ? told("the beginning") : frame.text),
+    frame?.meaning && element("p", { class: "meaning" }, told(frame.meaning)));
 }
 
 // `says`: whether there is a script that says how it is to end; in the lab it is still being written.
@@ -133,22 +134,22 @@ export function runAt(run, line, before, isLast, says = true) {
     frame.replicas.map((replica) => replicaRow(replica, earlier.get(replica.name) ?? new Set())),
     element("div", { class: "quiet" }, controllerText(frame.controller)),
     here && element("ul", { class: "events" },
-      frame.events.map((each) => element("li", {}, each)),
-      frame.violations.map((each) => element("li", { class: "bad" }, each)),
-      frame.unmet.map((each) => element("li", { class: "bad" }, `not met: ${each}`)),
-      frame.kind === "expect" && !frame.unmet.length ? element("li", { class: "good" }, "as expected") : null),
+      frame.events.map((each) => element("li", {}, told(each))),
+      frame.violations.map((each) => element("li", { class: "bad" }, told(each))),
+      frame.unmet.map((each) => element("li", { class: "bad" }, told(`not met: ${each}`))),
+      frame.kind === "expect" && !frame.unmet.length ? element("li", { class: "good" }, told("as expected")) : null),
     isLast && ending(run, says));
 }
 
 function controllerText(state) {
   if (!state) return "";
   const eligible = state.eligible?.length ? `, eligible ${state.eligible.join("")}` : "";
-  return `The controller: leader ${state.leader ?? "none"}, epoch ${state.leader_epoch}, in sync ${state.in_sync.join("") || "none"}${eligible}`;
+  return told(`The controller: leader ${state.leader ?? "none"}, epoch ${state.leader_epoch}, in sync ${state.in_sync.join("") || "none"}${eligible}`);
 }
 
 function replicaRow(replica, seen) {
   if (replica.role === "down") {
-    return element("div", { class: "replica" }, element("strong", {}, replica.name), element("span", { class: "quiet" }, "down"));
+    return element("div", { class: "replica" }, element("strong", {}, replica.name), element("span", { class: "quiet" }, told("down")));
   }
   const facts = [`log end ${replica.log_end}`, `high watermark ${replica.high_watermark}`];
   if (replica.last_stable < replica.high_watermark) facts.push(`last stable ${replica.last_stable}`);
@@ -161,15 +162,15 @@ function replicaRow(replica, seen) {
   if (replica.cut_off) facts.push("cut off");
   if (replica.paused) facts.push("paused");
   return element("div", { class: "replica" },
-    element("span", {}, element("strong", {}, replica.name), ` ${replica.role}`),
+    element("span", {}, element("strong", {}, replica.name), ` ${told(replica.role)}`),
     strip(replica.records, replica, seen),
-    element("span", { class: "facts" }, facts.join(" · ")));
+    element("span", { class: "facts" }, facts.map(told).join(" · ")));
 }
 
 function ending(run, says) {
   const broken = Object.entries(run.broken);
   return element("div", {},
-    broken.map(([number, what]) => element("p", { class: "bad" }, `${number} is broken: ${what}`)),
-    says && broken.length === 0 && element("p", { class: "good" }, "No invariant was broken."),
-    says && !run.as_expected && element("p", { class: "bad" }, "It did not go as the script says."));
+    broken.map(([number, what]) => element("p", { class: "bad" }, told(`${number} is broken: ${what}`))),
+    says && broken.length === 0 && element("p", { class: "good" }, told("No invariant was broken.")),
+    says && !run.as_expected && element("p", { class: "bad" }, told("It did not go as the script says.")));
 }

@@ -14,6 +14,10 @@ export function speak(code) {
   language = code;
 }
 
+export function spoken() {
+  return language;
+}
+
 export function word(english) {
   const found = language === "zh" ? CHINESE[english] : null;
   return found ? `${found} ${english.trim()}${/\s$/.test(english) ? " " : ""}` : english;
