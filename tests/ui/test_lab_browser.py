@@ -189,7 +189,7 @@ def test_lessons_are_told_in_chinese_on_a_narrow_screen(lab: Tab, address: str) 
     assert not lab.complaints
 
 
-def test_axe_finds_nothing_wrong_with_lab_and_lessons(address: str, tab: Tab) -> None:
+def test_axe_finds_nothing_wrong_with_lab_and_lessons(lab: Tab, address: str) -> None:
     """Narrow, in light and dark by turns. The live page has a test of its own."""
     wrong = {}
     for number, (view, text) in enumerate(
@@ -200,13 +200,13 @@ def test_axe_finds_nothing_wrong_with_lab_and_lessons(address: str, tab: Tab) ->
             ("lessons/zh/last-stable-offset", "最后稳定偏移量"),
         )
     ):
-        tab.size(360, 900, dark=number % 2 == 1)
-        tab.open(f"{address}#/{view}")
-        tab.wait_for(text)
-        if found := violations(tab):
+        lab.size(360, 900, dark=number % 2 == 1)
+        lab.open(f"{address}#/{view}")
+        lab.wait_for(text)
+        if found := violations(lab):
             wrong[view] = found
-        assert tab.overflow == 0, view
-    tab.size(1200, 800)
+        assert lab.overflow == 0, view
+    lab.size(1200, 800)
     assert wrong == {}
 
 
