@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Mapping
 
 import pytest
 
@@ -18,44 +17,50 @@ from tests.sim.mutants.running import run_without
 RULES = list(MUTANTS.values())
 
 
-def code() -> Iterator[tuple[str, str, Any]]:
-    """All that a patch could have replaced: what modules and classes of the brokers hold."""
-    for name, module in sorted(sys.modules.items()):
-        if not name.startswith("strandline.") or name.startswith("strandline.sim"):
-            continue
-        for attribute, value in list(vars(module).items()):
-            if attribute.startswith("__"):
-                continue
-            yield name, attribute, value
-            if isinstance(value, type) and value.__module__ == name:
-                for member, inner in list(vars(value).items()):
-                    yield f"{name}.{attribute}", member, inner
+def namespaces() -> list[Mapping[str, object]]:
+    """All in which a patch could replace something: modules of the brokers, and their classes."""
+    modules = [
+        module
+        for name, module in list(sys.modules.items())
+        if name.startswith("strandline.") and not name.startswith("strandline.sim")
+    ]
+    classes = [
+        vars(value)
+        for module in modules
+        for value in vars(module).values()
+        if isinstance(value, type) and value.__module__ == module.__name__
+    ]
+    return [*map(vars, modules), *classes]
 
 
-def snapshot() -> dict[tuple[str, str], int]:
-    return {(place, name): id(value) for place, name, value in code()}
+def snapshot(places: Iterable[Mapping[str, object]]) -> list[tuple[object, ...]]:
+    """The names in each, and which objects they stand for."""
+    return [(*place, *map(id, place.values())) for place in places]
 
 
 def test_switching_a_rule_off_and_on_again_leaves_no_trace() -> None:
-    before = snapshot()
+    places = namespaces()
+    before = snapshot(places)
     for mutant in RULES:
         with mutated(mutant.name):
-            during = snapshot()
+            during = snapshot(places)
             assert during != before, mutant.name
-        assert snapshot() == before, mutant.name
+        assert snapshot(places) == before, mutant.name
 
 
 def test_a_rule_is_on_again_after_an_error() -> None:
-    before = snapshot()
+    places = namespaces()
+    before = snapshot(places)
     with pytest.raises(ZeroDivisionError), mutated(RULES[0].name):
         raise ZeroDivisionError
-    assert snapshot() == before
+    assert snapshot(places) == before
 
 
 def test_nothing_is_switched_off_without_a_name() -> None:
-    before = snapshot()
+    places = namespaces()
+    before = snapshot(places)
     with mutated(None):
-        assert snapshot() == before
+        assert snapshot(places) == before
 
 
 def test_an_unknown_rule_is_refused_with_those_that_there_are() -> None:
