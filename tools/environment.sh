@@ -117,6 +117,7 @@ _make() {
     rm -rf "${venv:?}"
   fi
   say "making the virtual environment $venv: fetching packages takes a minute or a few"
+  export DIST_EXTRA_CONFIG=$PWD/tools/building.cfg
   mkdir -p "$venv"
   : >"$venv/unfinished"
   if [ -n "$uv" ]; then
