@@ -16,11 +16,13 @@ import asyncio
 import logging
 import os
 import resource
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from strandline.node.status.document import Handles
 from strandline.storage.file_handles import FileHandles
 from strandline.storage.real_files import RealFiles
+
+if TYPE_CHECKING:
+    from strandline.node.status.document import Handles
 
 log = logging.getLogger(__name__)
 
@@ -90,6 +92,9 @@ class HandleBudget:
     @property
     def use(self) -> Handles:
         """Who has how many now."""
+        # A broker starts without the document, which is asked for later, if at all.
+        from strandline.node.status.document import Handles
+
         files = self.handles
         return Handles(
             limit=self.limit,

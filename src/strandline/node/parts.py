@@ -30,7 +30,6 @@ from strandline.node.replica import Replica
 from strandline.node.replicas import Replicas
 from strandline.node.settings import Settings
 from strandline.node.sharing.access import ShareAccess
-from strandline.node.status.document import Certificate, Handles
 from strandline.node.telemetry import Telemetry
 from strandline.node.timers import Timers
 from strandline.node.topic_creation import TopicCreation
@@ -39,6 +38,7 @@ from strandline.types import BrokerId
 
 if TYPE_CHECKING:
     from strandline.node.authorization.authority import Authority
+    from strandline.node.status.document import Certificate, Handles
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
