@@ -149,6 +149,11 @@ class HeldRecords:
             "poll did not return it, or what became of it was said and sent before.",
         )
 
+    def forget(self, at: TopicPartition, offset: int) -> None:
+        """The program has it no longer, and says nothing of it."""
+        for holding in self._holdings.get(at, ()):
+            holding.records.pop(offset, None)
+
     def say_of_all(self, kind: AckType) -> None:
         """The same of every record of which the program has said nothing."""
         for holdings in self._holdings.values():

@@ -30,6 +30,7 @@ from strandline.client.share_group.acknowledgements import (
 from strandline.client.share_group.fetcher import ShareFetcher
 from strandline.client.share_group.leaders import Leaders
 from strandline.client.share_group.membership import Phase, ShareMembership
+from strandline.client.share_group.observer import ShareObserver
 from strandline.client.share_group.settings import EXPLICIT, ShareSettings
 from strandline.errors import ErrorCode, ProtocolError, StrandlineError
 from strandline.types import TopicPartition
@@ -38,13 +39,24 @@ from strandline.types import TopicPartition
 class ShareConsumerCore:
     """See the module. Times are milliseconds of a clock that never goes back."""
 
-    def __init__(self, settings: ShareSettings, router: Router, random: Random) -> None:
+    def __init__(
+        self,
+        settings: ShareSettings,
+        router: Router,
+        random: Random,
+        observer: ShareObserver | None = None,
+    ) -> None:
         self._settings = settings
         self._coordinator = coordinator = CoordinatorClient(settings, router, random)
         self._membership = ShareMembership(settings, coordinator, random)
         self._leaders = leaders = Leaders(settings, coordinator, random)
         self._fetcher = ShareFetcher(
-            settings, self._membership.member_id, coordinator, leaders, random
+            settings,
+            self._membership.member_id,
+            coordinator,
+            leaders,
+            random,
+            observer or ShareObserver(),
         )
         self._held = HeldRecords(leaders.of, self._fetcher.put)
         self._is_polling = False
@@ -132,6 +144,11 @@ class ShareConsumerCore:
                 "program say what became of each.",
             )
         self._held.say(at, offset, kind)
+
+    def forget(self, at: TopicPartition, offset: int) -> None:
+        """The program will not say what became of a record: it is given to a member again when its
+        lock ends. For the simulator, whose programs are careless."""
+        self._held.forget(at, offset)
 
     def commit(self, now_ms: int, timeout_ms: int | None = None) -> Commit:
         """Send what was said of records, in implicit mode that all are accepted. It is tried again

@@ -28,6 +28,7 @@ from strandline.client.refusal import refusal
 from strandline.client.share_group.acknowledgements import AckType, Holding, Parcel, ShareRecord
 from strandline.client.share_group.leaders import Leaders
 from strandline.client.share_group.membership import Place
+from strandline.client.share_group.observer import ShareObserver
 from strandline.client.share_group.reading import acquired_in
 from strandline.client.share_group.session import Sent, ShareSession
 from strandline.client.share_group.settings import ShareSettings
@@ -80,6 +81,7 @@ class ShareFetcher:
         coordinator: CoordinatorClient,
         leaders: Leaders,
         random: Random,
+        observer: ShareObserver,
     ) -> None:
         self.wants = False
         """Whether records are wanted that are not here."""
@@ -94,6 +96,7 @@ class ShareFetcher:
         self._coordinator = coordinator
         self._leaders = leaders
         self._random = random
+        self._observer = observer
         self._sessions: dict[BrokerId, ShareSession] = {}
         self._backoffs: dict[BrokerId, ExponentialBackoff] = {}
         self._not_before_ms: dict[BrokerId, int] = {}
@@ -215,6 +218,7 @@ class ShareFetcher:
     def _fetch(self, session: ShareSession, wanted: dict[Place, TopicPartition]) -> None:
         sent = session.send(self._now_ms)
         names = {**{each.place: each.at for each in sent.parcels}, **wanted}
+        self._observer.asking(session, sent, names.items())
         request = session.fetch_request(sent, wanted, self._settings)
         timeout_ms = self._settings.request_timeout_ms + self._settings.max_wait_ms
         then = partial(self._fetched, session, sent, names)
@@ -222,6 +226,7 @@ class ShareFetcher:
 
     def _acknowledge(self, session: ShareSession, *, is_last: bool = False) -> None:
         sent = session.send(self._now_ms, is_last=is_last)
+        self._observer.asking(session, sent, ((each.place, each.at) for each in sent.parcels))
         request = partial(session.acknowledge_request, sent)
         then = partial(self._acknowledged, session, sent)
         timeout_ms = self._settings.request_timeout_ms
@@ -289,6 +294,9 @@ class ShareFetcher:
                 self.failure = refusal(code, data.error_message, f"topic '{at.topic}'")
             self._leaders.doubt([at.topic])
             return code
+        self._observer.acquired(
+            session, sent, place, data.acquired_records or (), self.lock_ms or 0
+        )
         acquired = acquired_in(at, data, checks_crc=self._settings.checks_crc)
         if acquired.others:
             self._say(at, place, session, acquired.others)
@@ -307,8 +315,11 @@ class ShareFetcher:
         if code is ErrorCode.NONE:
             self.trouble = None
             session.answered()
+            self._observer.heard(session)
             return True
+        self._observer.refused(code)
         for each in sent.parcels:
+            self._observer.told(each, code)
             each.then(each, code)
         if isinstance(outcome, ProtocolError) and any(each.renewed for each in sent.parcels):
             return False  # too old a broker to renew locks: nothing was sent
@@ -328,6 +339,7 @@ class ShareFetcher:
         session.ended = code if code else ErrorCode.SHARE_SESSION_NOT_FOUND
         if self._sessions.get(session.broker) is session:
             del self._sessions[session.broker]
+        self._observer.over(session)
         outbox, session.outbox = session.outbox, []
         for each in outbox:
             each.then(each, session.ended)
@@ -339,6 +351,7 @@ class ShareFetcher:
         now_ms = self._now_ms
         for parcel in sent.parcels:
             code = codes.get(parcel.place, ErrorCode.UNKNOWN_SERVER_ERROR)
+            self._observer.told(parcel, code)
             may_pass = code in RETRIABLE and code not in _LEADER_LOST and now_ms < parcel.until_ms
             if may_pass and not sent.is_last:
                 session.outbox.append(parcel)

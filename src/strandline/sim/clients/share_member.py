@@ -4,63 +4,40 @@
 
     apart ── comes ──> member: beats, fetches, acknowledges ── vanishes without a word ──> apart
 
-There is a share session with each leader of an assigned partition; what is acknowledged goes along
-with the next fetch. Now and then a member forgets records, until their locks end. All that members
-of a group are given must fit together, `share_watch` sees to that.
+The member is the client's own (`client.share_group.core`), on the simulated network. Now and then
+its program forgets records, until their locks end. All that members of a group are given must fit
+together, `share_watch` sees to that.
 """
 
 from __future__ import annotations
 
-from contextlib import suppress
 from functools import partial
-from typing import Any, ClassVar, Final
-from uuid import UUID
+from typing import ClassVar, Final
 
 from strandline.client.channel import RequestFailed
-from strandline.errors import CorruptRecords, ErrorCode, ProtocolError
+from strandline.client.coordinator_client import Ask, not_sent
+from strandline.client.share_group.acknowledgements import AckType, ShareRecord
+from strandline.client.share_group.core import ShareConsumerCore
+from strandline.client.share_group.settings import EXPLICIT, ShareSettings
+from strandline.errors import CorruptRecords, ProtocolError
 from strandline.protocol.apis import ApiKey
-from strandline.protocol.messages.share_fetch import PartitionData, ShareFetchResponse
-from strandline.protocol.messages.share_group_heartbeat import (
-    ShareGroupHeartbeatRequest,
-    ShareGroupHeartbeatResponse,
-)
-from strandline.records.batch import iterate_headers
-from strandline.records.record import read_records
-from strandline.sharing.values import AckType
 from strandline.sim.clients.client import Place, SimClient, place_of
 from strandline.sim.clients.client_options import ClientOptions
+from strandline.sim.clients.cluster import REQUEST_TIMEOUT_US
 from strandline.sim.clients.connection import Connection, Outcome
-from strandline.sim.clients.share_session import Asked, Said, ShareSession
-from strandline.sim.clients.share_watch import Hold, ShareWatch
+from strandline.sim.clients.share_holds import ShareHolds
+from strandline.sim.clients.share_watch import ShareWatch
 from strandline.sim.clients.world import ClientWorld
 from strandline.sim.plan import ClientSpec
-from strandline.types import BrokerId, TopicId, TopicPartition
+from strandline.types import TopicPartition
 
-_RETRY_US: Final = 50_000
 _QUIET_US: Final = 40_000_000
 """Without a new record for so long, nothing more comes: a group may have to wait for locks, for
 sessions, and for a share coordinator that it gave up asking."""
-_ROUNDING_US: Final = 5_000
-"""Brokers keep time in whole milliseconds, by clocks that drift: so much earlier a lock may end."""
 _HURRIED_RECORDS: Final = 200
 """Acquired at once by a member that is to end: a slow one would not come to an end in time."""
-_SETTLING: Final = (AckType.ACCEPT, AckType.REJECT, AckType.GAP)
-_GONE: Final = frozenset(
-    {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NETWORK_EXCEPTION}
-)
-_FENCED: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH})
-
-
-class _Life:
-    """A member, from joining to going."""
-
-    def __init__(self, member_id: str) -> None:
-        self.member_id = member_id
-        self.epoch = 0
-        self.says_all = True
-        """Whether the next heartbeat says what it subscribes to."""
-        self.assigned: set[tuple[TopicId, int]] = set()
-        self.sessions: dict[BrokerId, ShareSession] = {}
+_WAIT_MS: Final = 200
+_BYTES: Final = 100_000
 
 
 class ShareMember(SimClient):
@@ -75,17 +52,25 @@ class ShareMember(SimClient):
         self.group = options.text("group")
         self.cluster.topics = options.text("topic").split(",")
         self.watch = watch
-        self._beat_us = options.time_us("beat", "200ms")
         self._work_us = options.time_us("work", "0ms")
         self._records_max = options.number("max-records", 20, least=1)
         self._forgets = options.number("forgets", 3)
         self._stay_us = options.time_us("stay", "0s")
         self._away_us = options.time_us("away", "1s")
-        self._life: _Life | None = None
+        self._core: ShareConsumerCore | None = None
+        self._holds = self._new_holds()
+        self._connections: set[Connection] = set()
+        """To leaders, of this life."""
+        self._polls_at_us = 0
+        """When its program asks for records again; it waits for some from then on."""
+        self._is_polling = False
         self._news_us = 0
         self._expected: list[tuple[Place, int]] = []
         """Records that are still to come before it can end."""
         self.cluster.changed = self.pump
+
+    def _new_holds(self) -> ShareHolds:
+        return ShareHolds(self.world, self.watch, self.name, self.group, self.counters)
 
     # -- life --------------------------------------------------------------------------------
 
@@ -95,22 +80,40 @@ class ShareMember(SimClient):
         self._come()
 
     def _come(self) -> None:
-        if self._life is not None:
+        if self._core is not None:
             return
-        self._life = life = _Life(str(UUID(int=self.random.getrandbits(128))))
-        self._beat(life)
+        self._holds = self._new_holds()
+        settings = ShareSettings(
+            group=self.group,
+            mode=EXPLICIT,
+            max_poll_records=_HURRIED_RECORDS if self.is_finishing else self._records_max,
+            max_bytes=_BYTES,
+            max_wait_ms=_WAIT_MS,
+            request_timeout_ms=REQUEST_TIMEOUT_US // 1000,
+        )
+        self._core = core = ShareConsumerCore(
+            settings, self.cluster.router, self.random, self._holds
+        )
+        self._is_polling = False
+        core.subscribe(self.cluster.topics, self.now_ms)
+        self.pump()
         if self._stay_us and not self.is_finishing:
-            self.after(self.about(self._stay_us), self._go)
+            self.after(self.about(self._stay_us), partial(self._go, core))
 
-    def _go(self) -> None:
-        if self.is_finishing or self._life is None:
+    def _go(self, core: ShareConsumerCore) -> None:
+        if self.is_finishing or core is not self._core:
             return
         self.counters["worker vanishes"] += 1
-        life, self._life = self._life, None
-        for session in list(life.sessions.values()):
-            session.end()
-            session.connection.close("the worker vanishes")
+        self._vanish("the worker vanishes")
         self.after(self.about(self._away_us), self._come)
+
+    def _vanish(self, why: str) -> None:
+        self._core = None
+        self._holds.end()
+        connections, self._connections = self._connections, set()
+        for each in sorted(connections, key=lambda each: each.broker_id):
+            if not each.is_over:
+                each.close(why)
 
     def finishing(self) -> None:
         """See `SimClient`: what was written until now is still wanted."""
@@ -118,6 +121,8 @@ class ShareMember(SimClient):
         self._expected = self.watch.lacking(self.group, set(self._places()))
         self._news_us = self.now_us
         self._come()
+        self._polls_at_us = min(self._polls_at_us, self.now_us)
+        self.wake_at(self.now_us)
 
     def _places(self) -> list[Place]:
         """How the history calls all that the group is to read."""
@@ -138,251 +143,96 @@ class ShareMember(SimClient):
             for each in self._expected
             if each[0] in places and not self.watch.is_done(self.group, *each)
         ]
-        if not self._expected or self.now_us > min(self.give_up_us, self._news_us + _QUIET_US):
+        news_us = max(self._news_us, self._holds.news_us)
+        if not self._expected or self.now_us > min(self.give_up_us, news_us + _QUIET_US):
             self.done()
 
-    # -- the group ---------------------------------------------------------------------------
-
-    def _beat(self, life: _Life) -> None:
-        if life is not self._life:
-            return
-        coordinator = self.cluster.router.coordinator(self.group)
-        if coordinator is None:
-            self._find(life)
-            return
-        connection = self.cluster.connection(coordinator, "group")
-        if connection is None:
-            self.cluster.router.forget_coordinator(self.group)
-            self._again(life)
-            return
-        request = ShareGroupHeartbeatRequest(
-            group_id=self.group,
-            member_id=life.member_id,
-            member_epoch=life.epoch,
-            subscribed_topic_names=self.cluster.topics if life.says_all else None,
-        )
-        then = partial(self._beaten, life)
-        self.cluster.ask(connection, ApiKey.SHARE_GROUP_HEARTBEAT, request, then)
-
-    def _again(self, life: _Life) -> None:
-        self.after(self.about(_RETRY_US), partial(self._beat, life))
-
-    def _find(self, life: _Life) -> None:
-        connection = self.cluster.any_connection()
-        if connection is None:
-            self._again(life)
-            return
-
-        def found(outcome: Outcome) -> None:
-            if self.is_done or life is not self._life:
-                return
-            is_known = False
-            if not isinstance(outcome, RequestFailed):
-                with suppress(ProtocolError):
-                    self.cluster.router.learn_coordinator(self.group, outcome)
-                    is_known = True
-            if is_known:
-                self._beat(life)
-            else:
-                self._again(life)
-
-        request = self.cluster.router.coordinator_request(self.group)
-        self.cluster.ask_for(connection, ApiKey.FIND_COORDINATOR, request, found)
-
-    def _beaten(self, life: _Life, outcome: Outcome) -> None:
-        if self.is_done or life is not self._life:
-            return
-        code = ErrorCode.NETWORK_EXCEPTION
-        if not isinstance(outcome, RequestFailed):
-            code = ErrorCode(outcome.error_code)
-        if code is ErrorCode.NONE:
-            self._told(life, outcome)
-            self.after(self.about(self._beat_us), partial(self._beat, life))
-            return
-        self.counters[f"share group {code.name}"] += 1
-        life.says_all = True
-        if code in _GONE:
-            self.cluster.router.forget_coordinator(self.group)
-        if code in _FENCED:
-            life.epoch, life.assigned = 0, set()
-        self._again(life)
-
-    def _told(self, life: _Life, answer: ShareGroupHeartbeatResponse) -> None:
-        life.says_all = False
-        life.epoch = answer.member_epoch
-        if answer.assignment is not None:
-            self.counters["worker is given partitions"] += 1
-            life.assigned = {
-                (topic.topic_id, number)
-                for topic in answer.assignment.topic_partitions
-                for number in topic.partitions
-            }
-        self.pump()
-
-    # -- fetching ----------------------------------------------------------------------------
+    # -- driving the member ------------------------------------------------------------------
 
     def pump(self) -> None:
         """See `SimClient`."""
-        life = self._life
-        if life is None or self.is_done:
+        core = self._core
+        if core is None or self.is_done:
             return
-        names = {self.cluster.topic_id(name): name for name in self.cluster.topics}
-        led: dict[BrokerId, set[tuple[TopicId, int]]] = {each: set() for each in life.sessions}
-        for topic_id, number in sorted(life.assigned):
-            if topic_id not in names:
-                self.cluster.keep_fresh()
-                continue
-            leader = self.cluster.leader(TopicPartition(names[topic_id], number))
-            if leader is not None:
-                led.setdefault(leader.broker_id, set()).add((topic_id, number))
-        for broker_id in sorted(led):
-            self._fetch(life, broker_id, led[broker_id])
-
-    def _fetch(self, life: _Life, broker_id: BrokerId, wanted: set[tuple[TopicId, int]]) -> None:
-        connection = self.cluster.connection(broker_id, "share")
-        if connection is None:
-            self.wake_at(self.cluster.closed_until_us(broker_id))
-            return
-        session = life.sessions.get(broker_id)
-        if session is None or session.connection is not connection:
-            if session is not None:
-                session.end()
-            if not wanted:
-                life.sessions.pop(broker_id, None)
-                return
-            session = life.sessions[broker_id] = ShareSession(connection)
-        if session.is_busy or session.not_before_us > self.now_us:
-            return
-        if not wanted and not session.partitions and not session.acks:
-            return
-        records_max = _HURRIED_RECORDS if self.is_finishing else self._records_max
-        request = session.request(self.group, life.member_id, wanted, records_max)
-        asked = session.asked(self.now_us)
-        for key, acks in asked.acks.items():
-            at = self._at(*key)
-            for offset, said in acks.items():
-                if at is not None and said.kind in _SETTLING:
-                    self.watch.said(self.group, place_of(at, key[0]), offset, said.hold)
-        for topic_id, number in session.partitions:
-            at = self._at(topic_id, number)
-            if at is not None:
-                asked.led[topic_id, number] = self.world.leadership(broker_id, at)
-        then = partial(self._fetched, life, session, asked)
-        self.cluster.ask(connection, ApiKey.SHARE_FETCH, request, then)
-
-    def _at(self, topic_id: TopicId, number: int) -> TopicPartition | None:
-        for name in self.cluster.topics:
-            if self.cluster.topic_id(name) == topic_id:
-                return TopicPartition(name, number)
-        return None
-
-    def _fetched(self, life: _Life, session: ShareSession, asked: Asked, outcome: Outcome) -> None:
-        session.is_busy = False
-        if self.is_done:
-            return
-        code = ErrorCode.NETWORK_EXCEPTION
-        if not isinstance(outcome, RequestFailed):
-            code = ErrorCode(outcome.error_code)
-        if code is not ErrorCode.NONE:
-            self.counters[f"share fetch {code.name}"] += 1
-            if isinstance(outcome, RequestFailed):
-                self.watch.unheard(self.group)
-            session.end()
-            if life.sessions.get(session.connection.broker_id) is session:
-                del life.sessions[session.connection.broker_id]
-            self.cluster.stale()
-            self.wake_at(self.now_us + self.about(_RETRY_US))
-            return
-        session.answered()
-        if life is self._life:
-            self._take(session, asked, outcome)
-        else:
-            self.watch.unheard(self.group)
-        is_slow = self._work_us and not self.is_finishing
-        delay_us = self.about(self._work_us) if is_slow else 1_000
-        session.not_before_us = max(session.not_before_us, self.now_us + delay_us)
-        self.wake_at(session.not_before_us)
-
-    def _take(self, session: ShareSession, asked: Asked, answer: ShareFetchResponse) -> None:
-        for key, holds in session.holds.items():
-            at = self._at(*key)
-            if at is not None:
-                self.watch.still_there(place_of(at, key[0]), holds.values())
-        for topic in answer.responses:
-            for data in topic.partitions:
-                at = self._at(topic.topic_id, data.partition_index)
-                if at is None:
-                    self.watch.unheard(self.group)
-                else:
-                    self._take_one(session, asked, at, topic.topic_id, data, answer)
-
-    def _take_one(
-        self,
-        session: ShareSession,
-        asked: Asked,
-        at: TopicPartition,
-        topic_id: TopicId,
-        data: PartitionData,
-        answer: ShareFetchResponse,
-    ) -> None:
-        key, place = (topic_id, at.partition), place_of(at, topic_id)
-        acked = {
-            offset: said.hold
-            for offset, said in asked.acks.get(key, {}).items()
-            if said.kind in _SETTLING
-        }
-        code = ErrorCode(data.acknowledge_error_code)
-        if key in asked.acks:
-            self.counters[f"share ack {code.name}"] += 1
-        if code is ErrorCode.NONE:
-            self.watch.confirmed(self.group, place, acked)
-        elif code is ErrorCode.INVALID_RECORD_STATE:
-            self.watch.refused(self.group, place, acked)
-        if data.error_code:
-            self.counters[f"share read {ErrorCode(data.error_code).name}"] += 1
-            self.cluster.stale()
-            session.not_before_us = self.now_us + self.about(_RETRY_US)
-            return
-        led = asked.led.get(key)
-        broker_id = session.connection.broker_id
-        is_led = led is not None and led == self.world.leadership(broker_id, at)
-        is_newest = led is not None and is_led and led.leader_epoch == self.world.leader_epoch(at)
-        until_us = asked.at_us + 1000 * answer.acquisition_lock_timeout_ms - _ROUNDING_US
-        there = self._offsets(session.connection, data)
-        for batch in data.acquired_records or ():
-            for offset in range(batch.first_offset, batch.last_offset + 1):
-                hold = Hold(self.name, led if is_led else None, until_us, batch.delivery_count)
-                session.holds.setdefault(key, {})[offset] = hold
-                self.watch.given(
-                    self.group, place, offset, hold, asked_us=asked.at_us, is_newest=is_newest
-                )
-                self._news_us = self.now_us
-                kind = AckType.GAP if offset not in there else self._verdict()
-                if kind is not None:
-                    session.acknowledge(key, offset, Said(kind, hold))
-                else:
-                    self.counters["share record forgotten"] += 1
-                if batch.delivery_count > 1:
-                    self.counters["share record again"] += 1
-
-    def _offsets(self, connection: Connection, data: PartitionData) -> set[int]:
-        found: set[int] = set()
-        buffer: Any = data.records or b""
         try:
-            for at, header in iterate_headers(buffer):
-                if not header.is_control:
-                    found |= {record.offset for record in read_records(buffer, at)}
+            self._run_program(core)
         except CorruptRecords as error:
-            if not connection.is_damaged:
+            self._is_polling = False
+            if not any(each.is_damaged for each in self._connections):
                 self.found("I-47", f"{self.name} was sent {error}")
-        return found
+        except ProtocolError as error:
+            self.counters[f"share group {error.code.name}"] += 1
+            self._vanish("the member was refused")
+            self.after(self.about(self._away_us), self._come)
+            return
+        while asks := core.step(self.now_ms):
+            for ask in asks:
+                self._send(core, ask)
+        wake_ms = core.wake_ms
+        if wake_ms is not None:
+            self.wake_at(1000 * max(wake_ms, self.now_ms + 1))
 
-    def _verdict(self) -> AckType | None:
+    def _run_program(self, core: ShareConsumerCore) -> None:
+        """What the program does at this moment: begin to wait for records, or work on some."""
+        if not self._is_polling:
+            if self.now_us < self._polls_at_us:
+                self.wake_at(self._polls_at_us)
+                return
+            core.begin_poll(self.now_ms)
+            self._is_polling = True
+        if not core.has_news:
+            return
+        self._is_polling = False
+        records = core.end_poll(self.now_ms)
+        for each in records:
+            self._judge(core, each)
+        works = self._work_us and not self.is_finishing and records
+        self._polls_at_us = self.now_us + (self.about(self._work_us) if works else 1_000)
+        self.wake_at(self._polls_at_us)
+
+    def _judge(self, core: ShareConsumerCore, record: ShareRecord) -> None:
+        at = TopicPartition(record.topic, record.partition)
         drawn = self.random.randrange(100)
         if self.is_finishing:
-            return AckType.ACCEPT
+            drawn = 50
         if drawn < self._forgets:
-            return None
-        if drawn >= 96:
-            return AckType.REJECT
-        return AckType.RELEASE if drawn >= 88 else AckType.ACCEPT
+            self.counters["share record forgotten"] += 1
+            core.forget(at, record.offset)
+        elif drawn >= 96:
+            core.acknowledge(at, record.offset, AckType.REJECT)
+        elif drawn >= 88:
+            core.acknowledge(at, record.offset, AckType.RELEASE)
+        elif drawn >= 84:
+            core.acknowledge(at, record.offset, AckType.RENEW)
+        else:
+            core.acknowledge(at, record.offset, AckType.ACCEPT)
+
+    def _send(self, core: ShareConsumerCore, ask: Ask) -> None:
+        if ask.to is None:
+            connection = self.cluster.any_connection()
+        else:
+            connection = self.cluster.connection(ask.to, "share" if ask.may_wait else "group")
+        then = partial(self._answered, core, ask)
+        if connection is None:
+            self.world.schedule.after(0, partial(then, RequestFailed("left alone", was_sent=False)))
+            return
+        if ask.may_wait:
+            self._connections.add(connection)
+        version = self.cluster.versions.of(ask.key)
+        try:
+            request = ask.request(version)
+        except ProtocolError as error:  # it renews locks, which that version cannot
+            self.world.schedule.after(0, partial(then, not_sent(error)))
+            return
+        timeout_us = 1000 * ask.timeout_ms
+        self.cluster.ask(connection, ask.key, request, then, version=version, timeout_us=timeout_us)
+
+    def _answered(self, core: ShareConsumerCore, ask: Ask, outcome: Outcome) -> None:
+        if self.is_done:
+            return
+        if core is not self._core:
+            if ask.key is ApiKey.SHARE_FETCH:
+                self.watch.unheard(self.group)
+            return
+        core.answered(ask, outcome, self.now_ms)
+        self.pump()
