@@ -67,6 +67,19 @@ def streams_jars(cache: Path, version: str = KAFKA_VERSION) -> Path:
     )
 
 
+def connect_jars(cache: Path, version: str = KAFKA_VERSION) -> Path:
+    """Directory with Kafka Connect's connectors for files; the worker is among the broker's jars.
+
+    `STRANDLINE_CONNECT_JARS` overrides the download.
+    """
+    return _jars(
+        cache / f"connect-{version}",
+        [Artefact("org.apache.kafka", "connect-file", version, alone=True)],
+        override="STRANDLINE_CONNECT_JARS",
+        proof="connect-file-*.jar",
+    )
+
+
 def zookeeper_jars(cache: Path, version: str = ZOOKEEPER_VERSION) -> Path:
     """Directory with the jars of a ZooKeeper server and nothing beside: it starts faster so.
 
@@ -291,6 +304,7 @@ def main() -> None:
 _FETCHERS: Mapping[str, Callable[[Path], Path]] = {
     "kafka": kafka_jars,
     "streams": streams_jars,
+    "connect": connect_jars,
     "zookeeper": zookeeper_jars,
     "spark-kafka": spark_kafka_jars,
     "delta": delta_jars,
