@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -231,12 +232,16 @@ def test_a_chinese_lesson_says_in_chinese_what_happened_and_why(lab: Tab, addres
                 for found in told["findings"]:
                     said |= {found["title"], found["cause"], found["remedy"], *found["evidence"]}
     lab.open(f"{address}#/lessons/zh/acks-all")
-    lab.wait_for("控制器\uff1a领导者 A")
+    lab.wait_for("控制器\uff1a领导者 A\uff0c纪元 0\uff0c同步副本 ABC")
     lab.value(f"window.said = {json.dumps(sorted(said - {'', None}))}")
     untold = (
         "import('./sentences.js').then(({ found }) => said.filter((each) => found(each) === null))"
     )
     assert lab.value(untold) == []
+    told = "import('./sentences.js').then(({ found }) => said.map(found))"
+    # Nor is a part of a sentence left in English: two words in a row, outside of code.
+    english = re.compile(r"\b[a-z]{3,} [a-z]{2,}\b")
+    assert [each for each in lab.value(told) if english.search(re.sub("`.*`", "", each))] == []
     assert len(said) > 60
     lab.wait_for("高水位停在 0")
     assert not lab.complaints

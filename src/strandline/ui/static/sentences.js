@@ -18,12 +18,21 @@ export async function learn(code) {
 
 const SEPARATORS = [[/(?<=\.) /, ""], ["; ", "；"], [", ", "，"]];
 
-// The sentence in the language of the page, or null if it is not in its table.
+// The sentence in the language of the page, or null if it is not in its table. A place takes a list of facts only if
+// the facts are not told one by one.
 export function found(text) {
+  return whole(text, (places) => !places.some((each) => /[;,] /.test(each))) ?? inParts(text) ?? whole(text, () => true);
+}
+
+function whole(text, fits) {
   for (const { pattern, other } of templates) {
-    const match = text.match(pattern);
-    if (match) return other.replace(/\{(\d)\}/g, (_, at) => told(match[Number(at) + 1]));
+    const [, ...places] = text.match(pattern) ?? [];
+    if (pattern.test(text) && fits(places)) return other.replace(/\{(\d)\}/g, (_, at) => told(places[Number(at)]));
   }
+  return null;
+}
+
+function inParts(text) {
   for (const [separator, joint] of SEPARATORS) {
     const parts = text.split(separator);
     if (parts.length < 2) continue;
