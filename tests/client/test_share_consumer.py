@@ -287,8 +287,23 @@ def test_on_an_event_loop(work: Callable[..., Work]) -> None:
         with pytest.raises(ProtocolError, match="closed"):
             await consumer.poll()
 
+    async def administer() -> None:
+        async with strandline.AsyncAdmin({"bootstrap.servers": here.address}) as admin:
+            config = await admin.group_config(here.name)
+            assert config["share.delivery.count.limit"] == "2"
+            assert (await admin.describe_group(here.name)).group_type == "share"
+            await admin.alter_share_group_offsets(here.name, {here.at: 1})
+            assert (await admin.share_group_offsets(here.name))[here.at].start == 1
+            assert await admin.delete_share_group_offsets(here.name, [here.name]) == {
+                here.name: None
+            }
+            assert await admin.share_group_offsets(here.name) == {}
+            await admin.alter_group_config(here.name, reset=["share.delivery.count.limit"])
+            await admin.delete_group(here.name)
+
     bounded(run())
     assert here.start() == 4
+    bounded(administer())
 
 
 def test_the_example_of_the_page(server: BrokerThread) -> None:

@@ -316,6 +316,29 @@ def test_a_coordinator_that_refuses_for_good() -> None:
             stage.begin_poll()
 
 
+def test_brokers_that_are_too_old() -> None:
+    """For share groups, or for renewing locks, which ends that delivery alone."""
+    stage = ShareStage()
+    stage.settle(0)
+    stage.wait(1_000)
+    too_old = ProtocolError(ErrorCode.UNSUPPORTED_VERSION, "")
+    stage.take(ApiKey.SHARE_GROUP_HEARTBEAT).answer(too_old)
+    with pytest.raises(ProtocolError, match="does not serve share groups"):
+        stage.begin_poll()
+    stage = ShareStage()
+    polled(stage, 0, last=0)
+    say(stage, 4)
+    commit = stage.member.commit(stage.now_ms)
+    (ask,) = stage.member.step(stage.now_ms)
+    with pytest.raises(ProtocolError, match="Broker 1 does not renew locks"):
+        ask.request(1)
+    stage.member.answered(ask, too_old, stage.now_ms)
+    assert commit.outcomes == {FIRST: ErrorCode.UNSUPPORTED_VERSION}
+    stage.begin_poll()
+    assert stage.answer_fetch(1, given(0, 1, 1)).body.share_session_epoch == 1
+    assert offsets(stage) == [1]
+
+
 def test_a_partition_that_may_not_be_read_is_told_to_the_program() -> None:
     stage = ShareStage()
     stage.settle(0)

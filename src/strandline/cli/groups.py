@@ -16,7 +16,14 @@ from strandline.cli.whole_sentences import SentencesGroup
 from strandline.client.admin_groups import SHARE, GroupAdmin, GroupDescription, PartitionLag
 from strandline.client.admin_share_groups import ShareGroupAdmin
 from strandline.client.cluster import ClusterClient
-from strandline.client.group_reset import NoStoredOffset, Target, check_is_idle, new_offsets
+from strandline.client.group_reset import (
+    NoStoredOffset,
+    Target,
+    check_is_idle,
+    new_offsets,
+    store_offsets,
+    stored_offsets,
+)
 from strandline.types import TopicPartition
 
 
@@ -216,8 +223,7 @@ def reset(
         )
         admin = GroupAdmin(client)
         found = check_is_idle(admin, group, may_be_new=bool(scopes))
-        is_share = found is not None and found.group_type == SHARE
-        stored = share_groups.stored_offsets(client, group, is_share=is_share)
+        stored = stored_offsets(client, found, group)
         partitions = sorted(stored) if all_topics else parse_scope(client, scopes)
         before = {each: stored[each] for each in partitions if each in stored}
         try:
@@ -227,10 +233,8 @@ def reset(
                 "--shift-by needs an offset to start from, and the group has none of "
                 f"{wrong.partition}."
             ) from wrong
-        if execute and is_share:
-            ShareGroupAdmin(client).set_offsets(group, plan)
-        elif execute:
-            admin.set_offsets(group, plan)
+        if execute:
+            store_offsets(client, found, group, plan)
     if as_json:
         print_json(
             {

@@ -1,4 +1,4 @@
-"""What `strandline groups` says of share groups, and where it sets them."""
+"""What `strandline groups` says of share groups, and has them forget."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from strandline.cli.output import print_table
 from strandline.client.admin_groups import GroupAdmin, GroupDescription
 from strandline.client.admin_share_groups import ShareGroupAdmin, ShareGroupOffset
 from strandline.client.cluster import ClusterClient
-from strandline.types import Offset, TopicPartition
+from strandline.types import TopicPartition
 
 
 def print_offsets(offsets: Mapping[TopicPartition, ShareGroupOffset]) -> None:
@@ -50,16 +50,6 @@ def offsets_as_json(offsets: Mapping[TopicPartition, ShareGroupOffset]) -> list[
         }
         for at, each in offsets.items()
     ]
-
-
-def stored_offsets(
-    client: ClusterClient, group: str, *, is_share: bool
-) -> dict[TopicPartition, Offset]:
-    """Where a group goes on, of either kind."""
-    if is_share:
-        found = ShareGroupAdmin(client).offsets(group)
-        return {at: each.start for at, each in found.items() if each.start is not None}
-    return {at: each.offset for at, each in GroupAdmin(client).offsets(group).items()}
 
 
 def delete_offsets(client: ClusterClient, group: str, topics: list[str], *, is_share: bool) -> None:

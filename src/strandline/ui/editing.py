@@ -12,7 +12,14 @@ from typing import Any, Final
 
 from strandline.client.admin_groups import GroupAdmin
 from strandline.client.cluster import ClusterClient
-from strandline.client.group_reset import Target, TargetKind, check_is_idle, new_offsets
+from strandline.client.group_reset import (
+    Target,
+    TargetKind,
+    check_is_idle,
+    new_offsets,
+    store_offsets,
+    stored_offsets,
+)
 from strandline.client.producer import Producer, ProducerSettings
 from strandline.types import TopicPartition
 from strandline.ui.decoding import Json
@@ -69,13 +76,12 @@ def reset(cluster: ClusterClient, group: str, body: Json) -> Json:
     value = _value(body, "value", int, None)
     if kind in _VALUED and (value is None or not 0 <= value <= _INT64_MAX):
         raise BadQuestion("'value' is a whole number from 0 on.")
-    admin = GroupAdmin(cluster)
-    check_is_idle(admin, group, may_be_new=True)
-    before = {at: stored.offset for at, stored in admin.offsets(group).items()}
+    found = check_is_idle(GroupAdmin(cluster), group, may_be_new=True)
+    before = stored_offsets(cluster, found, group)
     numbers = cluster.topic(topic).partitions
     partitions = [TopicPartition(topic, number) for number in sorted(numbers)]
     plan = new_offsets(cluster, partitions, before, Target(kind, value or 0))
-    admin.set_offsets(group, plan)
+    store_offsets(cluster, found, group, plan)
     return {"partitions": [[*at, before.get(at), plan[at]] for at in partitions]}
 
 
