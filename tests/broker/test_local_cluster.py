@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+import strandline
 from strandline.broker.embedded_client import EmbeddedClient
 from strandline.broker.embedded_store import EmbeddedStore
 from strandline.broker.local_cluster import LocalCluster
@@ -18,6 +20,7 @@ from strandline.cluster.store import StoreUnavailable
 from strandline.config.broker import BrokerConfig
 from strandline.config.load import load_broker_config
 from strandline.errors import InvalidSetting, InvariantViolated, StorageError
+from strandline.storage.log import Log
 from strandline.storage.real_files import RealFiles
 from strandline.types import BrokerId
 from tests.alone import run_alone
@@ -52,6 +55,40 @@ def test_all_brokers_stop_together_without_a_last_election(tmp_path: Path) -> No
         assert await again.stop()
 
     asyncio.run(run())
+
+
+def test_other_brokers_go_on_while_one_closes_its_logs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each log has several files to sync, and a broker may have hundreds of logs."""
+    noted: list[str] = []
+    close_clean = Log.close_clean
+
+    def close(log: Log) -> None:
+        noted.append("a log")
+        close_clean(log)
+
+    async def go_on() -> None:
+        while True:
+            noted.append("a round of the loop")
+            await asyncio.sleep(0)
+
+    async def run() -> None:
+        cluster = await LocalCluster.start(*prepared(tmp_path))
+        at = cluster.image.brokers[ONE].endpoints[0]
+        settings = {"bootstrap.servers": f"{at.host}:{at.port}"}
+        async with strandline.AsyncAdmin(settings) as admin:
+            await admin.create_topic("t", partitions=20, replication_factor=3)
+        monkeypatch.setattr(Log, "close_clean", close)
+        going_on = asyncio.create_task(go_on())
+        assert await cluster.stop_brokers([TWO])
+        going_on.cancel()
+        monkeypatch.undo()
+        assert await cluster.stop()
+
+    asyncio.run(run())
+    assert noted.count("a log") == 20
+    assert ("a log", "a log") not in pairwise(noted)
 
 
 def test_one_that_cannot_start_keeps_all_and_leaves_nothing(tmp_path: Path) -> None:

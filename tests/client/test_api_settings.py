@@ -45,6 +45,7 @@ def test_each_goes_to_its_place() -> None:
     ("settings", "sentence"),
     [
         ({}, "bootstrap.servers is missing"),
+        ("h:9092", 'Settings are a mapping: {"bootstrap.servers": "h:9092"}'),
         ({**AT, "ack": "all"}, "There is no setting 'ack' of a producer; there are .*acks, "),
         ({**AT, "group.id": "g"}, "There is no setting 'group.id' of a producer"),
         ({**AT, "acks": "2"}, "acks takes all, -1, 1, 0, not '2'"),
@@ -57,9 +58,7 @@ def test_each_goes_to_its_place() -> None:
         ({**AT, "acks": 1, "enable.idempotence": True}, "enable.idempotence needs acks=all"),
     ],
 )
-def test_what_makes_no_sense_is_refused_with_a_sentence(
-    settings: dict[str, Any], sentence: str
-) -> None:
+def test_what_makes_no_sense_is_refused_with_a_sentence(settings: Any, sentence: str) -> None:
     with pytest.raises(InvalidSetting, match=sentence):
         producing_of(settings)
 

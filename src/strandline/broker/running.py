@@ -120,7 +120,10 @@ class Broker:
         if gate is not None:
             with suppress(asyncio.BrokenBarrierError):  # another one failed: go on alone
                 await gate.wait()
-        clean = self.node.stop(self.node.oldest_valid_broker_epoch)
+        clean = True
+        for was_clean in self.node.stopping(self.node.oldest_valid_broker_epoch):
+            clean &= was_clean
+            await asyncio.sleep(0)  # other brokers of the process go on between two logs
         await self._store.close()
         if self._own_store is not None:
             await self._own_store.close()

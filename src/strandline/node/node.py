@@ -12,7 +12,7 @@ of the metadata in `metadata_listener`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import count
 from random import Random
 from typing import TYPE_CHECKING
@@ -234,12 +234,13 @@ class Node:
         `broker_epoch` goes into the marker of a clean shutdown: that is
         `oldest_valid_broker_epoch`.
         """
+        return all(list(self.stopping(broker_epoch)))
+
+    def stopping(self, broker_epoch: int) -> Iterator[bool]:
+        """`stop` in steps of one log: no recovery is needed if all of them were true."""
         lives = self.membership.lives
-        closed = [
-            directory.close_clean(broker_epoch, lives)
-            for directory in self.replicas.logs.directories
-        ]
-        return all(closed)
+        for directory in self.replicas.logs.directories:
+            yield from directory.closing(broker_epoch, lives)
 
     def abandon(self) -> None:
         """Let every file go, and write nothing: as if the process had died."""

@@ -255,20 +255,25 @@ class LogDirectory(Generic[LogType]):
         Returns whether the next start may skip recovery. One log that fails to close does not
         keep the others from closing, but takes the directory offline.
         """
+        return all(list(self.closing(broker_epoch, lives)))
+
+    def closing(self, broker_epoch: int, lives: Lives | None = None) -> Iterator[bool]:
+        """`close_clean` in steps of one log, whose syncs take their time; the next start may skip
+        recovery if all of them were true. One that is given up half-way is as a crash."""
         try:
             self.write_high_watermarks()
-            self._close_logs()
+            yield from self._closing_logs()
             self.write_recovery_points()
             self.write_log_starts()
-            if not (self.fully_loaded or self.clean_shutdown):
-                return False
-            with self._or_offline("mark the clean shutdown of"):
-                write_marker(self._files, self.path, broker_epoch, lives)
+            may_mark = self.offline_reason is None and (self.fully_loaded or self.clean_shutdown)
+            if may_mark:
+                with self._or_offline("mark the clean shutdown of"):
+                    write_marker(self._files, self.path, broker_epoch, lives)
+            yield bool(may_mark)
         except StorageError:
-            return False
+            yield False
         finally:
             self.close()
-        return True
 
     def close(self) -> None:
         """Release the lock and nothing else: for a broker that ends without a clean shutdown."""
@@ -340,16 +345,16 @@ class LogDirectory(Generic[LogType]):
             table.write(offsets)
         return True
 
-    def _close_logs(self) -> None:
+    def _closing_logs(self) -> Iterator[bool]:
         failures: list[StorageError] = []
-        for log in self.logs.values():
+        for log in list(self.logs.values()):
             try:
                 log.close_clean()
             except StorageError as failure:
                 failures.append(failure)
+            yield not failures
         if failures:
             self.go_offline(str(failures[0]))
-            raise failures[0]
 
     @contextmanager
     def _or_offline(self, operation: str) -> Iterator[None]:

@@ -239,8 +239,13 @@ def _fields(settings: Settings, known: Mapping[str, _Setting]) -> dict[str, Any]
 
 
 def _refuse_unknown(
-    settings: Settings, who: str, *known: Mapping[str, object] | tuple[str, ...]
+    settings: object, who: str, *known: Mapping[str, object] | tuple[str, ...]
 ) -> None:
+    if not isinstance(settings, Mapping):
+        # Users without a type checker would be told of a setting by the name of its first letter.
+        raise InvalidSetting(
+            _BOOTSTRAP, f'Settings are a mapping: {{"{_BOOTSTRAP}": "{settings}"}}, for instance.'
+        )
     names = sorted({_BOOTSTRAP, *(name for each in known for name in each), *SECURITY_NAMES})
     unknown = next((name for name in settings if name not in names and not is_refused(name)), None)
     if unknown is not None:
