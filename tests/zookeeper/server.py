@@ -42,7 +42,7 @@ def missing() -> str | None:
     if shutil.which("java") is None:
         return "there is no java on the path"
     try:
-        _jars()
+        jars()
     except JarsError as error:
         return str(error)
     return None
@@ -135,7 +135,7 @@ class ZooKeeperServer:
         """Start the process; `mode` tells when it serves."""
         if self.is_running:
             raise RuntimeError(f"ZooKeeper {self.address} runs already")
-        command = ["java", *_FLAGS, "-cp", f"{_jars()}/*"]
+        command = ["java", *_FLAGS, "-cp", f"{jars()}/*"]
         command += ["org.apache.zookeeper.server.quorum.QuorumPeerMain", str(self._config)]
         with (self._directory / "output").open("ab") as output:
             self._process = subprocess.Popen(
@@ -146,6 +146,12 @@ class ZooKeeperServer:
         """kill -9, and wait until the process is gone."""
         if self._process is not None:
             self._process.kill()
+            self._process.wait()
+
+    def end(self) -> None:
+        """SIGTERM, and wait until the process is gone."""
+        if self._process is not None:
+            self._process.terminate()
             self._process.wait()
 
     def pause(self) -> None:
@@ -188,7 +194,8 @@ class ZooKeeperServer:
         self._process.send_signal(number)
 
 
-def _jars() -> Path:
+def jars() -> Path:
+    """Where the jars are; they are fetched if need be. Raises `JarsError`."""
     default = str(Path.home() / ".cache" / "strandline-tests")
     cache = Path(os.environ.get("STRANDLINE_TEST_CACHE", default))
     cache.mkdir(parents=True, exist_ok=True)
