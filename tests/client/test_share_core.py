@@ -6,6 +6,7 @@ import pytest
 
 from strandline.client.share_group.acknowledgements import AckType
 from strandline.client.share_group.settings import IMPLICIT
+from strandline.client.share_thread import outcomes_of
 from strandline.errors import CorruptRecords, ErrorCode, ProtocolError
 from strandline.protocol.apis import ApiKey
 from strandline.protocol.messages.share_acknowledge import ShareAcknowledgeResponse
@@ -228,8 +229,10 @@ def test_an_outcome_that_does_not_come_in_time() -> None:
     say(stage, 1)
     commit = stage.member.commit(stage.now_ms, 5_000)
     stage.step()
-    commit.give_up()
-    assert commit.outcomes == {FIRST: ErrorCode.REQUEST_TIMED_OUT}
+    (error,) = outcomes_of(commit).values()
+    assert error is not None
+    assert error.code is ErrorCode.REQUEST_TIMED_OUT
+    assert error.message == "It was not heard in time whether the acknowledgements count."
 
 
 def test_records_whose_locks_ended_are_not_handed_to_the_program() -> None:

@@ -7,6 +7,7 @@ the program's, which calls them from one thread.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from strandline.client.cluster import ClusterClient
 from strandline.client.core_thread import CoreThread
@@ -19,8 +20,10 @@ from strandline.client.share_group.acknowledgements import (
 )
 from strandline.client.share_group.core import ShareConsumerCore
 from strandline.client.share_group.settings import ShareSettings
-from strandline.errors import ProtocolError
+from strandline.errors import ErrorCode, ProtocolError
 from strandline.types import TopicPartition
+
+_LATE: Final = "It was not heard in time whether the acknowledgements count."
 
 
 class ShareThread:
@@ -106,6 +109,8 @@ def outcomes_of(commit: Commit) -> dict[TopicPartition, ProtocolError | None]:
     """What came of a commit; what has no outcome yet has timed out."""
     commit.give_up()
     return {
-        at: refusal(code, None, f"partition {at}") if code else None
+        at: refusal(code, _LATE if code is ErrorCode.REQUEST_TIMED_OUT else None, f"partition {at}")
+        if code
+        else None
         for at, code in sorted(commit.outcomes.items())
     }
