@@ -55,7 +55,7 @@ export function table(into, { changed = () => {}, until = () => [], share = true
     brokers, slider, said);
 
   into.replaceChildren(...[
-    share && element("h1", {}, "Lab"),
+    share && element("h1", {}, word("Lab")),
     share && element("p", { class: "quiet" }, told("Three brokers, one partition, the real node code. A step is half a second: followers fetch, leaders propose, the controller decides.")),
     legend(),
     element("div", { class: "bench" }, desk, place),
@@ -64,7 +64,7 @@ export function table(into, { changed = () => {}, until = () => [], share = true
       policies.map(([, title, chosen]) => element("p", { class: "row" }, element("label", {}, `${told(title)} `, chosen))),
       element("p", { class: "quiet" }, told("Another rule plays all steps anew. Broken invariants are named below the strips."))),
     element("h2", {}, word("Why?")), reasons,
-    share && element("details", { class: "card" }, element("summary", {}, "The script of this run"), area,
+    share && element("details", { class: "card" }, element("summary", {}, word("The script of this run")), area,
       element("p", { class: "row" }, button("Play it", () => { halt(); play(area.value); }), button("Copy a link to this run", copy), copied)),
   ].filter(Boolean));
 

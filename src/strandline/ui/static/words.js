@@ -5,6 +5,7 @@ const CHINESE = {
   Step: "走一步", Run: "运行", Halt: "停下", "Wait 1 min": "等一分钟", Undo: "撤销", "Start anew": "重新开始",
   Produce: "写入", Consume: "读取", Kill: "杀掉", Start: "启动", Pause: "暂停", Resume: "恢复", "Cut off": "隔离", Heal: "接通",
   Fetch: "拉取", "Fetch, answer lost": "拉取，答复丢失", "Rules": "规则", "Why?": "为什么？", "at ": "写到 ", " committed transactions only": " 只读已提交的事务",
+  Lab: "实验室", "The script of this run": "本次运行的脚本", "Play it": "播放", "Copy a link to this run": "复制本次运行的链接",
   "not committed": "未提交", "last stable offset": "最后稳定偏移量", "high watermark": "高水位", "log end": "日志末端",
   leader: "领导者", follower: "跟随者", down: "停机", "in sync": "同步", paused: "已暂停", "cut off": "已隔离", "the leader": "领导者",
 };
