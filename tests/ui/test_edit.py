@@ -106,8 +106,13 @@ def test_a_form_produces_what_the_tail_shows(editable: Page, tab: Tab) -> None:
     assert not tab.complaints
 
 
-def test_a_group_is_reset_while_its_numbers_change(editable: Page, tab: Tab) -> None:
-    editable.post("/api/groups/early/offsets", {"topic": "notes", "to": "latest"})
+def test_a_group_is_reset_while_its_numbers_change(
+    cluster: Cluster, editable: Page, tab: Tab
+) -> None:
+    cluster.create_topic("four", partitions=1, replication_factor=1)
+    for number in range(4):
+        editable.post("/api/topics/four/records", {"value": str(number)})
+    editable.post("/api/groups/early/offsets", {"topic": "four", "to": "latest"})
     tab.open(f"{editable.address}#/groups")
     tab.wait_until("document.querySelectorAll('main details.card form').length >= 1")
     card = found("main details.card", "each.innerText.startsWith('early')")
