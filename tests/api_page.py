@@ -47,6 +47,7 @@ SHELVES = {
         "GroupMember",
         "ShareGroupOffset",
         "Acl",
+        "DelegationToken",
     ),
     "Tables": (
         "Table",

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from strandline.client.admin_cluster import ClusterDescription
     from strandline.client.admin_groups import GroupDescription, GroupListing, GroupMember
     from strandline.client.admin_share_groups import ShareGroupOffset
+    from strandline.client.admin_tokens import DelegationToken
     from strandline.client.aio.admin import AsyncAdmin
     from strandline.client.aio.consumer import AsyncConsumer
     from strandline.client.aio.producer import AsyncProducer
@@ -76,6 +77,7 @@ __all__ = [
     "ClusterDescription",
     "Consumer",
     "ConsumerRecord",
+    "DelegationToken",
     "Delivery",
     "FailedRecords",
     "FlushResult",
@@ -128,6 +130,7 @@ _MODULES: Final = {
     "ClusterDescription": "client.admin_cluster",
     "Consumer": "client.api.consumer",
     "ConsumerRecord": "client.api.consumer",
+    "DelegationToken": "client.admin_tokens",
     "Delivery": "client.delivery",
     "FailedRecords": "client.delivery",
     "FlushResult": "client.delivery",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -92,3 +93,28 @@ def test_what_the_commands_are_given_is_checked(run: Run, tmp_path: Path) -> Non
     assert "Base64" in run("expire", "what?", user="bob")
     assert "'bob' is not of the form User:name" in run("create", "--owner", "bob")
     assert "ISO 8601 duration" in run("create", "--max-lifetime", "1 day")
+
+
+def test_tokens_by_the_client(cluster: strandline.Cluster) -> None:
+    with strandline.Admin(cluster.client_config("alice")) as admin:
+        made = admin.create_token(renewers=["User:bob"], max_lifetime_ms=2 * HOUR_MS)
+        assert (made.owner, made.renewers) == ("User:alice", ("User:bob",))
+        assert made.lives_until_ms - made.issued_ms == 2 * HOUR_MS
+        assert made.secret not in repr(made)
+        assert made in admin.list_tokens(["User:alice"])
+        assert admin.list_tokens([]) == []
+        with pytest.raises(ValueError, match="Base64"):
+            admin.renew_token("no secret")
+
+    async def as_bob() -> None:
+        async with strandline.AsyncAdmin(cluster.client_config("bob")) as admin:
+            until_ms = await admin.renew_token(made.secret, HOUR_MS)
+            known = {each.token_id: each for each in await admin.list_tokens(["User:bob"])}
+            assert known[made.token_id].expires_ms == until_ms
+            own = await admin.create_token()
+            assert await admin.expire_token(own.secret) <= own.expires_ms
+            await admin.expire_token(made.secret)
+            gone = {made.token_id, own.token_id}
+            assert gone.isdisjoint(each.token_id for each in await admin.list_tokens())
+
+    asyncio.run(as_bob())

@@ -12,6 +12,7 @@ from strandline.client.admin_cluster import ClusterDescription
 from strandline.client.admin_configs import Resource
 from strandline.client.admin_groups import GroupDescription, GroupListing
 from strandline.client.admin_share_groups import ShareGroupOffset
+from strandline.client.admin_tokens import DelegationToken
 from strandline.client.aio.cluster import AsyncClusterClient
 from strandline.client.api.admin import BROKER_DEFAULT
 from strandline.client.api.settings import connecting_of
@@ -211,6 +212,45 @@ class AsyncAdmin:
         filters = [exactly(each.binding()) for each in acls]
         deleted = await self._run(lambda admin: admin.acls.delete(filters))
         return [Acl.of(each) for each in deleted]
+
+    # -- Delegation tokens -------------------------------------------------------------------
+
+    async def create_token(
+        self,
+        owner: str | None = None,
+        renewers: Iterable[str] = (),
+        max_lifetime_ms: int = BROKER_DEFAULT,
+    ) -> DelegationToken:
+        """Make a delegation token of the client itself, or of `owner` (`User:alice`).
+
+        It may live `max_lifetime_ms` (-1: as long as the broker lets it), if the client or one of
+        the `renewers` (`User:bob`) renews it. A request whose outcome is unknown is not repeated.
+        Raises `ProtocolError`: DELEGATION_TOKEN_AUTH_DISABLED, DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+        for a client that has logged in by a token..., and `ValueError` for no principal.
+        """
+        who = tuple(renewers)
+        return await self._run(lambda admin: admin.tokens.create(owner, who, max_lifetime_ms))
+
+    async def renew_token(self, secret: str, period_ms: int = BROKER_DEFAULT) -> int:
+        """Have the token of that secret expire `period_ms` from now (-1: as the broker says).
+
+        Returns when it does, in milliseconds since 1970. Raises `ProtocolError`:
+        DELEGATION_TOKEN_NOT_FOUND, DELEGATION_TOKEN_OWNER_MISMATCH, DELEGATION_TOKEN_EXPIRED.
+        """
+        return await self._run(lambda admin: admin.tokens.renew(secret, period_ms))
+
+    async def expire_token(self, secret: str, period_ms: int = -1) -> int:
+        """Have the token of that secret expire `period_ms` from now, or at once (-1).
+
+        Returns when it does, in milliseconds since 1970. Raises what `renew_token` raises.
+        """
+        return await self._run(lambda admin: admin.tokens.expire(secret, period_ms))
+
+    async def list_tokens(self, owners: Iterable[str] | None = None) -> list[DelegationToken]:
+        """The delegation tokens that the client may see: all, or those of these owners and
+        renewers (`User:alice`)."""
+        whose = None if owners is None else tuple(owners)
+        return await self._run(lambda admin: admin.tokens.describe(whose))
 
     # -- The cluster -------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from strandline.client.admin_cluster import ClusterDescription
 from strandline.client.admin_configs import Resource
 from strandline.client.admin_groups import GroupDescription, GroupListing
 from strandline.client.admin_share_groups import ShareGroupOffset
+from strandline.client.admin_tokens import DelegationToken
 from strandline.client.api.settings import connecting_of
 from strandline.client.cluster import ClusterClient
 from strandline.client.metadata import TopicInfo
@@ -194,6 +195,43 @@ class Admin:
         """Delete exactly these ACLs, and return those that there were."""
         filters = [exactly(each.binding()) for each in acls]
         return [Acl.of(each) for each in self._operations.acls.delete(filters)]
+
+    # -- Delegation tokens -------------------------------------------------------------------
+
+    def create_token(
+        self,
+        owner: str | None = None,
+        renewers: Iterable[str] = (),
+        max_lifetime_ms: int = BROKER_DEFAULT,
+    ) -> DelegationToken:
+        """Make a delegation token of the client itself, or of `owner` (`User:alice`).
+
+        It may live `max_lifetime_ms` (-1: as long as the broker lets it), if the client or one of
+        the `renewers` (`User:bob`) renews it. A request whose outcome is unknown is not repeated.
+        Raises `ProtocolError`: DELEGATION_TOKEN_AUTH_DISABLED, DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+        for a client that has logged in by a token..., and `ValueError` for no principal.
+        """
+        return self._operations.tokens.create(owner, tuple(renewers), max_lifetime_ms)
+
+    def renew_token(self, secret: str, period_ms: int = BROKER_DEFAULT) -> int:
+        """Have the token of that secret expire `period_ms` from now (-1: as the broker says).
+
+        Returns when it does, in milliseconds since 1970. Raises `ProtocolError`:
+        DELEGATION_TOKEN_NOT_FOUND, DELEGATION_TOKEN_OWNER_MISMATCH, DELEGATION_TOKEN_EXPIRED.
+        """
+        return self._operations.tokens.renew(secret, period_ms)
+
+    def expire_token(self, secret: str, period_ms: int = -1) -> int:
+        """Have the token of that secret expire `period_ms` from now, or at once (-1).
+
+        Returns when it does, in milliseconds since 1970. Raises what `renew_token` raises.
+        """
+        return self._operations.tokens.expire(secret, period_ms)
+
+    def list_tokens(self, owners: Iterable[str] | None = None) -> list[DelegationToken]:
+        """The delegation tokens that the client may see: all, or those of these owners and
+        renewers (`User:alice`)."""
+        return self._operations.tokens.describe(None if owners is None else tuple(owners))
 
     # -- The cluster -------------------------------------------------------------------------
 
