@@ -349,7 +349,12 @@ class _Caller(_End):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        self.pipe = _Pipe(self._network, self._gate, self)
+        # Debian's Python 3.11.2 begins to read after this call even if it is told here not to.
+        asyncio.get_running_loop().call_soon(self._open)
+
+    def _open(self) -> None:
+        if not self._connected.is_closing():
+            self.pipe = _Pipe(self._network, self._gate, self)
 
 
 def _pairs(sources: Iterable[Node], targets: Collection[Node]) -> Iterator[tuple[Node, Node]]:
