@@ -13,14 +13,23 @@ in it tells; so what two members were given is held against the leader then.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from strandline.sim.clients.client import Finding, Place
 from strandline.sim.clients.world import ClientWorld
 from strandline.sim.history.lookups import Leadership
-from strandline.sim.history.operations import Acknowledged, Event, Polled
+from strandline.sim.history.operations import (
+    Acknowledged,
+    Compacted,
+    Erased,
+    Event,
+    Partition,
+    Polled,
+    Sent,
+    Value,
+)
 
 INVARIANT: Final = "I-59"
 DELIVERIES_MAX: Final = 5
@@ -149,10 +158,20 @@ class ShareWatch:
             and not self.is_done(group, str(event.partition), event.offset)
         ]
 
-    def missing(self, history: Sequence[Event], last_readers: Iterable[str]) -> list[Finding]:
+    def missing(
+        self,
+        history: Sequence[Event],
+        last_readers: Iterable[str],
+        compacted: Iterable[Compacted] = (),
+    ) -> list[Finding]:
         """Records that were acknowledged before members came to an end, can be read in the end,
-        and were not done by any of them."""
+        and were not done by any of them.
+
+        One that a later one of its key replaces may have been compacted away on the leader that
+        gave records, and be there in the end, on another.
+        """
         readers = set(last_readers)
+        replaced = _replaced(history, {each.partition for each in compacted})
         kept: dict[str, dict[int, object]] = {}
         for event in history:
             if isinstance(event, Polled) and event.consumer in readers:
@@ -168,6 +187,7 @@ class ShareWatch:
                 and event.offset is not None
                 and not self.may_be_done(group, place, event.offset)
                 and there.get(event.offset) == event.value
+                and event.value not in replaced
             ]
             if lost:
                 what = f"Group {group} has not done {len(lost)} records, such as {lost[0]}"
@@ -181,3 +201,18 @@ class ShareWatch:
         """The group reads these: something of each has to be given."""
         for place in places:
             self._places[group, place] = None
+
+
+def _replaced(history: Sequence[Event], compacted: Container[Partition]) -> set[Value]:
+    """The values in compacted partitions behind which another one of their key, or a tombstone,
+    may lie."""
+    newest: dict[tuple[Partition, Hashable], Value] = {}
+    found: set[Value] = set()
+    for event in history:
+        if isinstance(event, Sent | Erased) and event.partition in compacted:
+            before = newest.pop((event.partition, event.key), None)
+            if before is not None:
+                found.add(before)
+            if isinstance(event, Sent):
+                newest[event.partition, event.key] = event.value
+    return found

@@ -149,7 +149,7 @@ class Workload:
         """What clients saw and must not be."""
         found = [finding for client in self.all_clients for finding in client.findings]
         shared = self._share_watch
-        missing = shared.missing(self.world.history, self.last_readers)
+        missing = shared.missing(self.world.history, self.last_readers, self._compacted())
         return [*found, *self.group_watch.findings, *shared.findings, *missing]
 
     def transaction_findings(
