@@ -6,15 +6,13 @@ This file knows subscriptions and metadata. It must not know how one becomes the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
 
 from strandline.client.assignors import Assignor
 from strandline.client.backoff import ExponentialBackoff
 from strandline.client.consumer_protocol import assignment_bytes, read_subscription
 from strandline.client.coordinator_client import CoordinatorClient
 from strandline.client.group_subscriber import Subscriber
-from strandline.errors import ErrorCode, ProtocolError
-from strandline.protocol.apis import ApiKey
+from strandline.client.metadata_questions import MetadataQuestions
 from strandline.protocol.messages.join_group import JoinGroupResponseMember
 
 
@@ -24,15 +22,13 @@ class GroupLeader:
     def __init__(self, coordinator: CoordinatorClient, backoff: ExponentialBackoff) -> None:
         self._coordinator = coordinator
         self._router = coordinator.router
-        self._backoff = backoff
+        self._questions = MetadataQuestions(coordinator, backoff)
         self._members: list[Subscriber] = []
         self._topics: tuple[str, ...] = ()
         self._skips = False
         self._seen: dict[str, tuple[int, ...]] | None = None
         """The partitions that were divided; None: it does not lead, or has not divided them yet."""
         self._then: Callable[[], None] | None = None
-        self._is_asking = False
-        self._refresh_at_ms = 0
 
     def elected(self, members: Iterable[JoinGroupResponseMember], *, skips: bool) -> None:
         """The member leads a generation. With `skips` the assignment stands, and it only watches
@@ -46,7 +42,7 @@ class GroupLeader:
         )
         self._skips = skips
         self._seen = None
-        self._refresh_at_ms = 0
+        self._questions.ask_at_ms = 0
 
     def resign(self) -> None:
         """Another member leads."""
@@ -72,33 +68,20 @@ class GroupLeader:
     @property
     def wake_ms(self) -> int | None:
         """When `refresh` should be called; None if not by time."""
-        if not self._topics or self._is_asking:
+        if not self._topics or self._questions.is_asking:
             return None
         if self._is_fresh():
             return self._router.stale_at_ms(self._topics)
-        return self._refresh_at_ms
+        return self._questions.ask_at_ms
 
     def refresh(self) -> None:
         """Ask for metadata if it is old, or lacks a topic."""
-        now_ms = self._coordinator.now_ms
-        if not self._topics or self._is_asking or self._is_fresh() or now_ms < self._refresh_at_ms:
-            return
-        self._is_asking = True
-        request = self._router.metadata_request(self._topics)
-        self._coordinator.ask_any(ApiKey.METADATA, request, self._told)
+        if self._topics and self._questions.is_due and not self._is_fresh():
+            self._questions.ask(self._router.metadata_request(self._topics), self._learnt)
 
-    def _told(self, code: ErrorCode, answer: Any) -> None:
-        self._is_asking = False
-        now_ms = self._coordinator.now_ms
-        self._refresh_at_ms = now_ms + self._backoff.next_ms()
-        if code is not ErrorCode.NONE:
-            return
-        try:
-            self._router.learn(answer, now_ms)
-        except ProtocolError:
-            return  # a refusal as a whole: asked again after the wait
+    def _learnt(self) -> None:
         if all(self._router.topic(name) is not None for name in self._topics):
-            self._backoff.reset()
+            self._questions.begin_anew()
         self._go_on()
 
     def _go_on(self) -> None:

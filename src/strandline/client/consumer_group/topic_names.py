@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from strandline.client.backoff import ExponentialBackoff
 from strandline.client.coordinator_client import CoordinatorClient
 from strandline.client.metadata import ClusterView
-from strandline.errors import ErrorCode, ProtocolError
-from strandline.protocol.apis import ApiKey
+from strandline.client.metadata_questions import MetadataQuestions
 from strandline.types import TopicId
 
 
@@ -18,12 +16,9 @@ class TopicNames:
     broker may be behind the coordinator, or the topic be gone."""
 
     def __init__(self, coordinator: CoordinatorClient, backoff: ExponentialBackoff) -> None:
-        self._coordinator = coordinator
         self._router = coordinator.router
-        self._backoff = backoff
+        self._questions = MetadataQuestions(coordinator, backoff)
         self._wanted: dict[TopicId, None] = {}
-        self._is_asking = False
-        self._ask_at_ms = 0
         self._view: ClusterView | None = None
         self._names: dict[TopicId, str] = {}
         """Those in the view, by which it was made."""
@@ -45,28 +40,16 @@ class TopicNames:
         """Find out what these are called, and no others."""
         before, self._wanted = self._wanted, dict.fromkeys(topics)
         if self._wanted.keys() - before.keys():
-            self._ask_at_ms = 0
-            self._backoff.reset()
+            self._questions.ask_at_ms = 0
+            self._questions.begin_anew()
 
     @property
     def wake_ms(self) -> int | None:
         """When `step` has something to do; None if not by time."""
-        return None if self._is_asking or not self._wanted else self._ask_at_ms
+        questions = self._questions
+        return None if questions.is_asking or not self._wanted else questions.ask_at_ms
 
     def step(self) -> None:
         """Ask any broker, if there is something to ask and it is time."""
-        if self._is_asking or not self._wanted or self._coordinator.now_ms < self._ask_at_ms:
-            return
-        self._is_asking = True
-        request = self._router.metadata_request_by_id(list(self._wanted))
-        self._coordinator.ask_any(ApiKey.METADATA, request, self._told)
-
-    def _told(self, code: ErrorCode, answer: Any) -> None:
-        self._is_asking = False
-        now_ms = self._coordinator.now_ms
-        self._ask_at_ms = now_ms + self._backoff.next_ms()
-        if code is ErrorCode.NONE:
-            try:
-                self._router.learn(answer, now_ms)
-            except ProtocolError:
-                return  # a refusal as a whole: asked again after the wait
+        if self._wanted and self._questions.is_due:
+            self._questions.ask(self._router.metadata_request_by_id(list(self._wanted)))

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from random import Random
-from typing import Any
 
 from strandline.client.consumer_group.topic_names import TopicNames
 from strandline.client.coordinator_client import CoordinatorClient
+from strandline.client.metadata_questions import MetadataQuestions
 from strandline.client.share_group.membership import Place
 from strandline.client.share_group.settings import ShareSettings
-from strandline.errors import ErrorCode, ProtocolError
-from strandline.protocol.apis import ApiKey
 from strandline.types import BrokerId, TopicPartition
 
 
@@ -27,9 +25,7 @@ class Leaders:
         self._coordinator = coordinator
         self._router = coordinator.router
         self._names = TopicNames(coordinator, settings.backoff(random))
-        self._backoff = settings.backoff(random)
-        self._is_asking = False
-        self._ask_at_ms = 0
+        self._questions = MetadataQuestions(coordinator, settings.backoff(random))
         self.places: frozenset[Place] = frozenset()
         """What is read."""
 
@@ -67,8 +63,8 @@ class Leaders:
     def wake_ms(self) -> int | None:
         """When `step` has something to do; None if not by time."""
         times = [self._names.wake_ms]
-        if self._stale and not self._is_asking:
-            times.append(self._ask_at_ms)
+        if self._stale and not self._questions.is_asking:
+            times.append(self._questions.ask_at_ms)
         return min((each for each in times if each is not None), default=None)
 
     def step(self) -> None:
@@ -77,12 +73,8 @@ class Leaders:
             {each.topic_id for each in self.places if self._names.name_of(each.topic_id) is None}
         )
         self._names.step()
-        stale = self._stale
-        now_ms = self._coordinator.now_ms
-        if stale and not self._is_asking and now_ms >= self._ask_at_ms:
-            self._is_asking = True
-            request = self._router.metadata_request(sorted(stale))
-            self._coordinator.ask_any(ApiKey.METADATA, request, self._told)
+        if self._questions.is_due and (stale := self._stale):
+            self._questions.ask(self._router.metadata_request(sorted(stale)), self._learnt)
 
     @property
     def _stale(self) -> set[str]:
@@ -97,15 +89,6 @@ class Leaders:
                 found.add(at.topic)
         return found
 
-    def _told(self, code: ErrorCode, answer: Any) -> None:
-        self._is_asking = False
-        now_ms = self._coordinator.now_ms
-        self._ask_at_ms = now_ms + self._backoff.next_ms()
-        if code is not ErrorCode.NONE:
-            return
-        try:
-            self._router.learn(answer, now_ms)
-        except ProtocolError:
-            return  # a refusal as a whole: asked again after the wait
+    def _learnt(self) -> None:
         if not self._stale:
-            self._backoff.reset()
+            self._questions.begin_anew()
