@@ -202,20 +202,18 @@ class Leader:
 
     def maybe_shrink(self, log_end_offset: Offset, now_ms: int) -> bool:
         """Whether members have fallen behind; then `in_sync` is to be proposed."""
-        return self._maybe_propose_without(
+        return self.maybe_let_go(
             member
             for member in self.in_sync.members
             if not self._is_caught_up(member, log_end_offset, now_ms)
         )
 
-    def maybe_let_go(self, stopping: Collection[BrokerId]) -> bool:
-        """Whether members are about to stop; then `in_sync` is to be proposed.
+    def maybe_let_go(self, members: Iterable[BrokerId]) -> bool:
+        """Whether there are such members, which are to leave; then `in_sync` is to be proposed.
 
-        Only a leader lets them go, since it lives and has every committed record (note 0040).
+        A broker that is about to stop leaves so, by its leader's word, since its leader lives and
+        has every committed record (note 0040).
         """
-        return self._maybe_propose_without(stopping)
-
-    def _maybe_propose_without(self, members: Iterable[BrokerId]) -> bool:
         state = self.in_sync
         if type(state) is not Committed:
             return False
