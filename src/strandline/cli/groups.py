@@ -16,14 +16,8 @@ from strandline.cli.whole_sentences import SentencesGroup
 from strandline.client.admin_groups import SHARE, GroupAdmin, GroupDescription, PartitionLag
 from strandline.client.admin_share_groups import ShareGroupAdmin
 from strandline.client.cluster import ClusterClient
-from strandline.client.group_reset import (
-    NoStoredOffset,
-    Target,
-    check_is_idle,
-    new_offsets,
-    store_offsets,
-    stored_offsets,
-)
+from strandline.client.group_positions import GroupPositions
+from strandline.client.group_reset import NoStoredOffset, Target, check_is_idle, new_offsets
 from strandline.types import TopicPartition
 
 
@@ -175,8 +169,10 @@ def delete(names: tuple[str, ...], bootstrap: str | None) -> None:
 def delete_offsets(group: str, topics: tuple[str, ...], bootstrap: str | None) -> None:
     """Have GROUP forget where it is in topics: it begins there like a new group."""
     with open_cluster(bootstrap) as client:
-        is_share = GroupAdmin(client).describe(group).group_type == SHARE
-        share_groups.delete_offsets(client, group, list(topics), is_share=is_share)
+        positions = GroupPositions(client, group, GroupAdmin(client).describe(group))
+        for topic in topics:
+            positions.forget(topic)
+            click.echo(f"Group '{group}' has forgotten topic '{topic}'.")
 
 
 @groups.command()
@@ -223,7 +219,8 @@ def reset(
         )
         admin = GroupAdmin(client)
         found = check_is_idle(admin, group, may_be_new=bool(scopes))
-        stored = stored_offsets(client, found, group)
+        positions = GroupPositions(client, group, found)
+        stored = positions.stored()
         partitions = sorted(stored) if all_topics else parse_scope(client, scopes)
         before = {each: stored[each] for each in partitions if each in stored}
         try:
@@ -234,7 +231,7 @@ def reset(
                 f"{wrong.partition}."
             ) from wrong
         if execute:
-            store_offsets(client, found, group, plan)
+            positions.store(plan)
     if as_json:
         print_json(
             {

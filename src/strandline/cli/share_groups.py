@@ -1,16 +1,13 @@
-"""What `strandline groups` says of share groups, and has them forget."""
+"""What `strandline groups` says of share groups."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-import click
-
 from strandline.cli.output import print_table
-from strandline.client.admin_groups import GroupAdmin, GroupDescription
-from strandline.client.admin_share_groups import ShareGroupAdmin, ShareGroupOffset
-from strandline.client.cluster import ClusterClient
+from strandline.client.admin_groups import GroupDescription
+from strandline.client.admin_share_groups import ShareGroupOffset
 from strandline.types import TopicPartition
 
 
@@ -50,17 +47,3 @@ def offsets_as_json(offsets: Mapping[TopicPartition, ShareGroupOffset]) -> list[
         }
         for at, each in offsets.items()
     ]
-
-
-def delete_offsets(client: ClusterClient, group: str, topics: list[str], *, is_share: bool) -> None:
-    """Have a group forget topics, and say so. Raises the first refusal."""
-    for topic in topics:
-        if is_share:
-            outcomes = list(ShareGroupAdmin(client).delete_offsets(group, [topic]).values())
-        else:
-            stored = [at for at in GroupAdmin(client).offsets(group) if at.topic == topic]
-            outcomes = list(GroupAdmin(client).delete_offsets(group, stored).values())
-        for error in outcomes:
-            if error is not None:
-                raise error
-        click.echo(f"Group '{group}' has forgotten topic '{topic}'.")

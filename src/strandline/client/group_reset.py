@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from strandline.client.admin_groups import SHARE, GroupAdmin, GroupDescription
-from strandline.client.admin_share_groups import ShareGroupAdmin
+from strandline.client.admin_groups import GroupAdmin, GroupDescription
 from strandline.client.cluster import ClusterClient
 from strandline.client.offsets import EARLIEST, LATEST, list_offsets
 from strandline.errors import ErrorCode, ProtocolError, StrandlineError
@@ -63,29 +62,6 @@ def check_is_idle(admin: GroupAdmin, group: str, *, may_be_new: bool) -> GroupDe
             f"consumers before its offsets are set.",
         )
     return found
-
-
-def stored_offsets(
-    client: ClusterClient, group: GroupDescription | None, name: str
-) -> dict[TopicPartition, Offset]:
-    """Where a group of any kind goes on; `group` is None if there is none."""
-    if group is not None and group.group_type == SHARE:
-        found = ShareGroupAdmin(client).offsets(name)
-        return {at: each.start for at, each in found.items() if each.start is not None}
-    return {at: each.offset for at, each in GroupAdmin(client).offsets(name).items()}
-
-
-def store_offsets(
-    client: ClusterClient,
-    group: GroupDescription | None,
-    name: str,
-    offsets: dict[TopicPartition, Offset],
-) -> None:
-    """Set a group of any kind there. Raises `ProtocolError`."""
-    if group is not None and group.group_type == SHARE:
-        ShareGroupAdmin(client).set_offsets(name, offsets)
-    else:
-        GroupAdmin(client).set_offsets(name, offsets)
 
 
 def new_offsets(

@@ -12,14 +12,8 @@ from typing import Any, Final
 
 from strandline.client.admin_groups import GroupAdmin
 from strandline.client.cluster import ClusterClient
-from strandline.client.group_reset import (
-    Target,
-    TargetKind,
-    check_is_idle,
-    new_offsets,
-    store_offsets,
-    stored_offsets,
-)
+from strandline.client.group_positions import GroupPositions
+from strandline.client.group_reset import Target, TargetKind, check_is_idle, new_offsets
 from strandline.client.producer import Producer, ProducerSettings
 from strandline.types import TopicPartition
 from strandline.ui.decoding import Json
@@ -77,11 +71,12 @@ def reset(cluster: ClusterClient, group: str, body: Json) -> Json:
     if kind in _VALUED and (value is None or not 0 <= value <= _INT64_MAX):
         raise BadQuestion("'value' is a whole number from 0 on.")
     found = check_is_idle(GroupAdmin(cluster), group, may_be_new=True)
-    before = stored_offsets(cluster, found, group)
+    positions = GroupPositions(cluster, group, found)
+    before = positions.stored()
     numbers = cluster.topic(topic).partitions
     partitions = [TopicPartition(topic, number) for number in sorted(numbers)]
     plan = new_offsets(cluster, partitions, before, Target(kind, value or 0))
-    store_offsets(cluster, found, group, plan)
+    positions.store(plan)
     return {"partitions": [[*at, before.get(at), plan[at]] for at in partitions]}
 
 
