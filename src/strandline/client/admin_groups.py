@@ -252,31 +252,22 @@ def _describe_newer(connection: Connection, group: str) -> GroupDescription | No
     found = response.groups[0]
     if outcome(found.error_code, found.error_message, group) is not None:
         return None
-    return GroupDescription(
-        group,
-        found.group_state,
-        PROTOCOL_TYPE,
-        found.assignor_name,
-        str(connection.address),
-        tuple(
-            GroupMember(
-                member.member_id,
-                member.instance_id,
-                member.client_id,
-                member.client_host,
-                tuple(member.subscribed_topic_names),
-                _partitions(member.assignment),
-                CLASSIC if member.member_type == _CLASSIC_MEMBER else CONSUMER,
-                member.member_epoch,
-                _partitions(member.target_assignment),
-                member.subscribed_topic_regex or "",
-            )
-            for member in found.members
-        ),
-        CONSUMER,
-        found.group_epoch,
-        found.assignment_epoch,
-    )
+    members = [
+        GroupMember(
+            member.member_id,
+            member.instance_id,
+            member.client_id,
+            member.client_host,
+            tuple(member.subscribed_topic_names),
+            _partitions(member.assignment),
+            CLASSIC if member.member_type == _CLASSIC_MEMBER else CONSUMER,
+            member.member_epoch,
+            _partitions(member.target_assignment),
+            member.subscribed_topic_regex or "",
+        )
+        for member in found.members
+    ]
+    return _with_epochs(connection, found, CONSUMER, PROTOCOL_TYPE, members)
 
 
 def _describe_share_group(connection: Connection, group: str) -> GroupDescription | None:
@@ -288,26 +279,37 @@ def _describe_share_group(connection: Connection, group: str) -> GroupDescriptio
     found = response.groups[0]
     if outcome(found.error_code, found.error_message, group) is not None:
         return None
+    members = [
+        GroupMember(
+            member.member_id,
+            None,
+            member.client_id,
+            member.client_host,
+            tuple(member.subscribed_topic_names),
+            _partitions(member.assignment),
+            SHARE,
+            member.member_epoch,
+        )
+        for member in found.members
+    ]
+    return _with_epochs(connection, found, SHARE, SHARE, members)
+
+
+def _with_epochs(
+    connection: Connection,
+    found: consumer_group_describe.DescribedGroup | share_group_describe.DescribedGroup,
+    kind: str,
+    protocol_type: str,
+    members: Iterable[GroupMember],
+) -> GroupDescription:
     return GroupDescription(
-        group,
+        found.group_id,
         found.group_state,
-        SHARE,
+        protocol_type,
         found.assignor_name,
         str(connection.address),
-        tuple(
-            GroupMember(
-                member.member_id,
-                None,
-                member.client_id,
-                member.client_host,
-                tuple(member.subscribed_topic_names),
-                _partitions(member.assignment),
-                SHARE,
-                member.member_epoch,
-            )
-            for member in found.members
-        ),
-        SHARE,
+        tuple(members),
+        kind,
         found.group_epoch,
         found.assignment_epoch,
     )
