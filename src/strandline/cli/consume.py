@@ -12,7 +12,6 @@ import click
 from strandline.cli.connecting import bootstrap_option, open_cluster, parse_assignments
 from strandline.cli.consume_member import MemberTask, consume_as_member
 from strandline.cli.consume_run import ConsumeRun
-from strandline.cli.consume_share import ShareTask, consume_from_share_group
 from strandline.cli.moments import parse_time
 from strandline.cli.record_format import Formatter, formatter_for
 from strandline.cli.schema_options import schema_options, schema_places
@@ -143,6 +142,8 @@ def consume(
     if "avro" in (key_form, value_form):
         formatter = _decoding(formatter, topic, key_form, value_form, (schema_directory, registry))
     if share_group is not None:
+        from strandline.cli.consume_share import ShareTask, consume_from_share_group
+
         refused = {
             "--partition": bool(numbers),
             "--offset": offset is not None,
