@@ -26,8 +26,8 @@ export function found(text) {
 
 function whole(text, fits) {
   for (const { pattern, other } of templates) {
-    const [, ...places] = text.match(pattern) ?? [];
-    if (pattern.test(text) && fits(places)) return other.replace(/\{(\d)\}/g, (_, at) => told(places[Number(at)]));
+    const match = text.match(pattern);
+    if (match && fits(match.slice(1))) return other.replace(/\{(\d)\}/g, (_, at) => told(match[Number(at) + 1]));
   }
   return null;
 }
