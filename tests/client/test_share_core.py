@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from strandline.client.share_group.acknowledgements import AckType
 from strandline.client.share_group.settings import IMPLICIT
 from strandline.client.share_thread import outcomes_of
 from strandline.errors import CorruptRecords, ErrorCode, ProtocolError
+from strandline.protocol.acknowledge_type import AckType
 from strandline.protocol.apis import ApiKey
 from strandline.protocol.messages.share_acknowledge import ShareAcknowledgeResponse
 from strandline.protocol.messages.share_fetch import (

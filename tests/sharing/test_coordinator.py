@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from strandline.errors import ErrorCode
+from strandline.protocol.acknowledge_type import AckType
 from strandline.protocol.coordinator_log import CoordinatorRecord
 from strandline.protocol.messages import initialize_share_group_state as initialize
 from strandline.protocol.messages import read_share_group_state as read
@@ -20,7 +21,7 @@ from strandline.sharing.effects import (
     ShareCoordinatorSettings,
 )
 from strandline.sharing.partition import SharePartition
-from strandline.sharing.values import AckBatch, AckType, Limits, LogBatch
+from strandline.sharing.values import AckBatch, Limits, LogBatch
 from strandline.types import Instant, LeaderEpoch, TopicId
 
 TOPIC = TopicId(int=7)

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from strandline.errors import ErrorCode, ProtocolError
+from strandline.protocol.acknowledge_type import AckType
 from strandline.sharing.partition import SharePartition
 from strandline.sharing.runs import RecordState, StateBatch
-from strandline.sharing.values import AckBatch, AckType, Limits, LogBatch
+from strandline.sharing.values import AckBatch, Limits, LogBatch
 from strandline.types import Instant
 
 LIMITS = Limits(lock_ms=100, deliveries_max=3, window_max=12)

@@ -14,10 +14,11 @@ from strandline.cli.record_format import Formatter
 from strandline.cli.stopping import Stop, ends_with_its_reader
 from strandline.client.api.settings import SHARE_NAMES, share_settings_of
 from strandline.client.settings import ClientSettings
-from strandline.client.share_group.acknowledgements import AckType, ShareRecord
+from strandline.client.share_group.acknowledgements import ShareRecord
 from strandline.client.share_group.settings import ACQUIRE_MODES, EXPLICIT, ShareSettings
 from strandline.client.share_thread import ShareThread
 from strandline.errors import InvalidSetting
+from strandline.protocol.acknowledge_type import AckType
 from strandline.records.record import Record
 from strandline.types import Offset, TopicPartition
 

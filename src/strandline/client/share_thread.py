@@ -14,13 +14,13 @@ from strandline.client.core_thread import CoreThread
 from strandline.client.refusal import refusal
 from strandline.client.share_group.acknowledgements import (
     Acknowledged,
-    AckType,
     Commit,
     ShareRecord,
 )
 from strandline.client.share_group.core import ShareConsumerCore
 from strandline.client.share_group.settings import ShareSettings
 from strandline.errors import ErrorCode, ProtocolError
+from strandline.protocol.acknowledge_type import AckType
 from strandline.types import TopicPartition
 
 _LATE: Final = "It was not heard in time whether the acknowledgements count."

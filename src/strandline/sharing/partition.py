@@ -21,6 +21,7 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from strandline.errors import ErrorCode, InvariantViolated, ProtocolError
+from strandline.protocol.acknowledge_type import AckType
 from strandline.sharing.runs import (
     DONE,
     NEW,
@@ -34,7 +35,6 @@ from strandline.sharing.runs import (
 )
 from strandline.sharing.values import (
     AckBatch,
-    AckType,
     Acquired,
     Limits,
     LogBatch,

@@ -4,22 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 from itertools import groupby
 from typing import Final, NamedTuple
 
 from strandline.errors import ErrorCode, ProtocolError
+from strandline.protocol.acknowledge_type import AckType
 from strandline.sharing.runs import RecordState, StateBatch, Status
-
-
-class AckType(IntEnum):
-    """What became of a record, by Kafka's numbers."""
-
-    GAP = 0
-    ACCEPT = 1
-    RELEASE = 2
-    REJECT = 3
-    RENEW = 4
 
 
 class AckBatch(NamedTuple):

@@ -12,11 +12,11 @@ from strandline.client.refusal import refusal
 from strandline.client.share_group.acknowledgements import (
     ACK_TYPES,
     Acknowledged,
-    AckType,
     ShareRecord,
 )
 from strandline.client.share_thread import ShareThread
 from strandline.errors import ErrorCode, ProtocolError
+from strandline.protocol.acknowledge_type import AckType
 from strandline.types import TopicPartition
 
 AcknowledgeType: TypeAlias = Literal["accept", "release", "reject", "renew"]

@@ -10,24 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from enum import IntEnum
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 from strandline.client.share_group.membership import Place
 from strandline.errors import ErrorCode, ProtocolError
+from strandline.protocol.acknowledge_type import AckType
 from strandline.types import BrokerId, TopicPartition
-
-
-class AckType(IntEnum):
-    """What became of a record; the numbers are those of ShareAcknowledge."""
-
-    GAP = 0
-    """There is none at this offset."""
-    ACCEPT = 1
-    RELEASE = 2
-    REJECT = 3
-    RENEW = 4
-
 
 ACK_TYPES: Final = {each.name.lower(): each for each in AckType if each}
 """By the names that programs use."""

@@ -22,7 +22,6 @@ from strandline.client.coordinator_client import Ask, CoordinatorClient, Outcome
 from strandline.client.router import Router
 from strandline.client.share_group.acknowledgements import (
     Acknowledged,
-    AckType,
     Commit,
     HeldRecords,
     ShareRecord,
@@ -33,6 +32,7 @@ from strandline.client.share_group.membership import Phase, ShareMembership
 from strandline.client.share_group.observer import ShareObserver
 from strandline.client.share_group.settings import EXPLICIT, ShareSettings
 from strandline.errors import ErrorCode, ProtocolError, StrandlineError
+from strandline.protocol.acknowledge_type import AckType
 from strandline.types import TopicPartition
 
 

@@ -25,7 +25,7 @@ from strandline.client.backoff import ExponentialBackoff
 from strandline.client.channel import RequestFailed
 from strandline.client.coordinator_client import Ask, CoordinatorClient, Outcome
 from strandline.client.refusal import refusal
-from strandline.client.share_group.acknowledgements import AckType, Holding, Parcel, ShareRecord
+from strandline.client.share_group.acknowledgements import Holding, Parcel, ShareRecord
 from strandline.client.share_group.leaders import Leaders
 from strandline.client.share_group.membership import Place
 from strandline.client.share_group.observer import ShareObserver
@@ -33,6 +33,7 @@ from strandline.client.share_group.reading import acquired_in
 from strandline.client.share_group.session import Sent, ShareSession
 from strandline.client.share_group.settings import ShareSettings
 from strandline.errors import RETRIABLE, ErrorCode, ProtocolError, StrandlineError
+from strandline.protocol.acknowledge_type import AckType
 from strandline.protocol.apis import ApiKey
 from strandline.protocol.messages.share_fetch import PartitionData
 from strandline.types import BrokerId, TopicPartition

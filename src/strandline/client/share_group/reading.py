@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from strandline.client.share_group.acknowledgements import AckType, ShareRecord
+from strandline.client.share_group.acknowledgements import ShareRecord
 from strandline.errors import CorruptRecords
+from strandline.protocol.acknowledge_type import AckType
 from strandline.protocol.messages.share_fetch import AcquiredRecords, PartitionData
 from strandline.records.batch import check_crc, iterate_headers
 from strandline.records.record import Record, read_records

@@ -11,10 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from strandline.client.share_group.acknowledgements import AckType, Parcel, batches_of
+from strandline.client.share_group.acknowledgements import Parcel, batches_of
 from strandline.client.share_group.membership import Place
 from strandline.client.share_group.settings import ShareSettings
 from strandline.errors import ErrorCode, ProtocolError
+from strandline.protocol.acknowledge_type import AckType
 from strandline.protocol.messages import share_acknowledge
 from strandline.protocol.messages.share_acknowledge import ShareAcknowledgeRequest
 from strandline.protocol.messages.share_fetch import (

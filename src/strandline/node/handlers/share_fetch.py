@@ -29,6 +29,7 @@ from strandline.node.sharing.waiting import (
     answer_fetch,
     find_led,
 )
+from strandline.protocol.acknowledge_type import AckType
 from strandline.protocol.messages.share_acknowledge import (
     PartitionData,
     ShareAcknowledgeRequest,
@@ -36,7 +37,7 @@ from strandline.protocol.messages.share_acknowledge import (
     ShareAcknowledgeTopicResponse,
 )
 from strandline.protocol.messages.share_fetch import ShareFetchRequest, ShareFetchResponse
-from strandline.sharing.values import AckBatch, AckType
+from strandline.sharing.values import AckBatch
 from strandline.types import Instant
 
 if TYPE_CHECKING:

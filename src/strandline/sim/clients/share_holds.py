@@ -10,11 +10,12 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 from typing import Final
 
-from strandline.client.share_group.acknowledgements import AckType, Parcel
+from strandline.client.share_group.acknowledgements import Parcel
 from strandline.client.share_group.membership import Place as Key
 from strandline.client.share_group.observer import ShareObserver
 from strandline.client.share_group.session import Sent, ShareSession
 from strandline.errors import ErrorCode
+from strandline.protocol.acknowledge_type import AckType
 from strandline.protocol.messages.share_fetch import AcquiredRecords
 from strandline.sim.clients.client import place_of
 from strandline.sim.clients.share_watch import Hold, ShareWatch

@@ -16,10 +16,11 @@ from typing import ClassVar, Final
 
 from strandline.client.channel import RequestFailed
 from strandline.client.coordinator_client import Ask, not_sent
-from strandline.client.share_group.acknowledgements import AckType, ShareRecord
+from strandline.client.share_group.acknowledgements import ShareRecord
 from strandline.client.share_group.core import ShareConsumerCore
 from strandline.client.share_group.settings import EXPLICIT, ShareSettings
 from strandline.errors import CorruptRecords, ProtocolError
+from strandline.protocol.acknowledge_type import AckType
 from strandline.protocol.apis import ApiKey
 from strandline.sim.clients.client import Place, SimClient, place_of
 from strandline.sim.clients.client_options import ClientOptions
