@@ -26,6 +26,20 @@ def played(answers: Answers, text: str) -> Any:
     return json.loads(answers.answer("/api/scenarios", json.dumps({"text": text})))
 
 
+def said_without_kernels(program: str, *arguments: str) -> str:
+    """What a program writes in a Python that has nothing of ours compiled."""
+    return subprocess.run(
+        [sys.executable, "-c", program, *arguments],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={
+            "PYTHONPATH": str(Path(strandline.__file__).parents[1]),
+            "STRANDLINE_PURE_PYTHON": "1",
+        },
+    ).stdout
+
+
 def test_a_script_that_grows_is_as_if_it_were_played_at_once() -> None:
     growing = Answers()
     for count in range(len(STEPS) + 1):
@@ -90,18 +104,9 @@ def test_scenarios_play_without_anything_compiled() -> None:
         "assert all(sys.argv[1] in each.__file__ for each in (crc32c, cramjam, xxhash))\n"
         "sys.stdout.write(play(find('x-3')))\n"
     )
-    told = subprocess.run(
-        [sys.executable, "-c", program, str(STAND_INS)],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={
-            "PYTHONPATH": str(Path(strandline.__file__).parents[1]),
-            "STRANDLINE_PURE_PYTHON": "1",
-        },
-    )
     folder = Path(__file__).parents[1] / "scenarios"
-    assert told.stdout == (folder / "high-watermark-truncation-loses-a-record.trace").read_text()
+    said = said_without_kernels(program, str(STAND_INS))
+    assert said == (folder / "high-watermark-truncation-loses-a-record.trace").read_text()
 
 
 # -- Building ----------------------------------------------------------------------------------
@@ -127,17 +132,7 @@ def test_what_is_played_imports_nothing_that_the_page_does_not_have() -> None:
         "late = {name for name in sys.modules if name.startswith('strandline.')} - known\n"
         "print(sorted(late - {'strandline.ui.lab.lessons', 'strandline.ui.lab.warming'}))\n"
     )
-    told = subprocess.run(
-        [sys.executable, "-c", program],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={
-            "PYTHONPATH": str(Path(strandline.__file__).parents[1]),
-            "STRANDLINE_PURE_PYTHON": "1",
-        },
-    )
-    assert told.stdout == "[]\n"
+    assert said_without_kernels(program) == "[]\n"
 
 
 def test_without_npm_it_says_what_to_install(

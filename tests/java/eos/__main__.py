@@ -7,13 +7,10 @@ process said, stays in the directory that is printed.
 from __future__ import annotations
 
 import argparse
-import os
-import tempfile
-import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Final
 
+from tests.java.carrying_out import carry_out
 from tests.java.eos import copies, words
 from tests.java.eos.rig import Rig
 
@@ -30,15 +27,12 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=1, help="kills of each broker (default: 1)")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    cache = Path(os.environ.get("STRANDLINE_TEST_CACHE", Path.home() / ".cache/strandline-tests"))
-    cache.mkdir(parents=True, exist_ok=True)
-    for name in options.runs or RUNS:
-        home = Path(tempfile.mkdtemp(prefix=f"eos-{name}-"))
-        print(f"{name}: {home}", flush=True)
-        began = time.monotonic()
-        with Rig(home, cache) as rig:
-            said = RUNS[name](rig, options.rounds, options.seed)
-        print(f"{name}: {said}, in {time.monotonic() - began:.0f} s", flush=True)
+    carry_out(
+        options.runs or RUNS,
+        Rig,
+        lambda name, rig: RUNS[name](rig, options.rounds, options.seed),
+        prefix="eos-",
+    )
 
 
 if __name__ == "__main__":

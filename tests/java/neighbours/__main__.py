@@ -7,13 +7,10 @@ in the directory that is printed.
 from __future__ import annotations
 
 import argparse
-import os
-import tempfile
-import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Final
 
+from tests.java.carrying_out import carry_out
 from tests.java.neighbours import connect, mirror, pipelines
 from tests.java.neighbours.rig import Rig
 
@@ -29,15 +26,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.java.neighbours", description=__doc__)
     parser.add_argument("runs", nargs="*", choices=[*RUNS, []], help="default: all")
     options = parser.parse_args()
-    cache = Path(os.environ.get("STRANDLINE_TEST_CACHE", Path.home() / ".cache/strandline-tests"))
-    cache.mkdir(parents=True, exist_ok=True)
-    for name in options.runs or RUNS:
-        home = Path(tempfile.mkdtemp(prefix=f"{name}-"))
-        print(f"{name}: {home}", flush=True)
-        began = time.monotonic()
-        with Rig(home, cache) as rig:
-            said = RUNS[name](rig)
-        print(f"{name}: {said}, in {time.monotonic() - began:.0f} s", flush=True)
+    carry_out(options.runs or RUNS, Rig, lambda name, rig: RUNS[name](rig))
 
 
 if __name__ == "__main__":
