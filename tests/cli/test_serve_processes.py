@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -10,6 +11,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
+from strandline.lakehouse.tables.definition import TableSpec
+from strandline.lakehouse.tables.spec import save_spec
 from tests.cli.conftest import COMMAND, DEADLINE_S, run_here
 from tests.faults.processes import ServerProcess, until
 
@@ -89,14 +93,26 @@ def produce(address: str, begin: int, amid: Callable[[], None] = lambda: None) -
     assert not failed
 
 
-def test_a_life_in_processes(supervised: Supervised) -> None:
-    first = supervised.serve("--processes")
+def tables_on_page(supervised: Supervised) -> Any:
+    """What the page beside the brokers shows of tables."""
+    where = supervised.said(r"page +(http://\S+)")[1]
+    with urllib.request.urlopen(f"{where}api/tables", timeout=DEADLINE_S) as answer:
+        return json.load(answer)["tables"]
+
+
+def test_a_life_in_processes(supervised: Supervised, tmp_path: Path) -> None:
+    save_spec(TableSpec(name="orders", topics=("orders",), location=str(tmp_path / "orders")))
+    page = ("--ui", "--ui-port", "0", "--tables", str(tmp_path))
+    first = supervised.serve("--processes", *page)
     pids = [supervised.broker_pid(number) for number in (1, 2, 3)]
     addresses = ",".join(re.findall(r"PLAINTEXT://(127[.\d:]+)", supervised.output()))
     mode = (supervised.data / "metadata.sock").stat().st_mode
     assert (stat.S_ISSOCK(mode), stat.S_IMODE(mode)) == (True, 0o600)
     config = ("--config", "min.insync.replicas=2")
     assert run_here(["topics", "create", "orders", *config], first).code == 0
+
+    [table] = tables_on_page(supervised)
+    assert (table["name"], table["topics"]) == ("orders", ["orders"])
 
     # The leader is killed while records are written: another leads, nothing is lost, it returns.
     leader = partition(first)["leader"]
@@ -134,8 +150,9 @@ def test_a_life_in_processes(supervised: Supervised) -> None:
     assert "Stopped cleanly." in supervised.output()
     assert all(map(is_gone, pids))
     assert not (supervised.data / "metadata.sock").exists()
-    one = supervised.serve()
+    one = supervised.serve(*page)
     assert "not clean" not in supervised.output()
+    assert tables_on_page(supervised) == [table]
     assert partition(one)["high_watermark"] == 2 * BATCH
     assert supervised.interrupt() == 0
 

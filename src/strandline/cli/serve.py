@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from importlib.util import find_spec
 from typing import Final
@@ -19,7 +19,7 @@ from strandline.cli.broker_options import (
     parse_users,
 )
 from strandline.cli.log_lines import log_to_standard_error
-from strandline.cli.page_options import edit_option
+from strandline.cli.page_options import edit_option, page_tables_option, tables_place
 from strandline.cli.schema_options import schema_options, schema_places
 from strandline.cli.serving import (
     Beside,
@@ -31,9 +31,10 @@ from strandline.cli.serving import (
 from strandline.errors import InvalidSetting, InvariantViolated, StorageError
 from strandline.schemas.places import NOWHERE, SchemaPlaces
 from strandline.storage.real_files import RealFiles
-from strandline.ui.child import page
+from strandline.ui.child import PROGRAM, page
 
 _CHILD: Final = (sys.executable, "-m", "strandline.cli.child")
+_PAGE_WITH_TABLES: Final = (sys.executable, "-m", "strandline.cli.page_child")
 
 
 @click.command()
@@ -60,6 +61,7 @@ _CHILD: Final = (sys.executable, "-m", "strandline.cli.child")
 )
 @edit_option
 @schema_options
+@page_tables_option
 @click.option("--faults", is_flag=True, help="Allow faults, by 'strandline fault' and the page.")
 @broker_options
 def serve(
@@ -71,6 +73,7 @@ def serve(
     may_edit: bool,
     schema_directory: str | None,
     registry: str | None,
+    tables: str | None,
     faults: bool,
     config_path: str | None,
     overrides: tuple[str, ...],
@@ -87,6 +90,10 @@ def serve(
     """
     if may_edit and not with_page:
         raise click.UsageError("--edit is for the page: add --ui.")
+    if tables is not None:
+        if not with_page:
+            raise click.UsageError("--tables is for the page: add --ui.")
+        tables_place(tables)  # refused before a broker starts
     if processes and faults:
         raise click.UsageError(
             "--faults is for brokers in one process: leave out --processes. Brokers in processes "
@@ -119,7 +126,12 @@ def serve(
     run_until_stopped(
         start,
         beside=_beside(
-            schemas, faults=faults, with_page=with_page, page_port=ui_port, may_edit=may_edit
+            schemas,
+            faults=faults,
+            with_page=with_page,
+            page_port=ui_port,
+            may_edit=may_edit,
+            program=PROGRAM if tables is None else (*_PAGE_WITH_TABLES, tables),
         ),
         has_brokers=not processes,
     )
@@ -143,6 +155,7 @@ def _beside(
     with_page: bool,
     page_port: int | None,
     may_edit: bool,
+    program: Sequence[str],
 ) -> Beside:
     """What is asked for beside the brokers."""
     if with_page and (find_spec("uvicorn") is None or find_spec("starlette") is None):
@@ -168,7 +181,14 @@ def _beside(
                 # All of them: the page must find the cluster when the first is down.
                 addresses = [_address_of_page(each) for each in running.reports.values()]
                 where = await stack.enter_async_context(
-                    page(",".join(addresses), page_port, control, schemas, may_edit=may_edit)
+                    page(
+                        ",".join(addresses),
+                        page_port,
+                        control,
+                        schemas,
+                        may_edit=may_edit,
+                        program=program,
+                    )
                 )
                 lines.append(f"page        {where}")
             yield "\n".join(lines)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from strandline.cli.connecting import bootstrap_option
-from strandline.cli.page_options import edit_option
+from strandline.cli.page_options import edit_option, page_tables_option, tables_in
 from strandline.cli.schema_options import schema_options, schema_places
 from strandline.client.settings import join_addresses, parse_addresses
 from strandline.config.loopback import loopback
@@ -52,11 +52,7 @@ DEFAULT_PORT = 9080
 )
 @edit_option
 @schema_options
-@click.option(
-    "--tables",
-    metavar="DIR",
-    help="Show the lakehouse tables in this directory, here or in a store, as well.",
-)
+@page_tables_option
 @bootstrap_option
 def ui(
     port: int,
@@ -83,24 +79,10 @@ def ui(
         join_addresses(addresses),
         schemas=places,
         may_edit=may_edit,
-        tables=None if tables is None else _tables_in(tables),
+        tables=None if tables is None else tables_in(tables),
         tokens_path=tokens_path,
         certificate=certificate,
     )
-
-
-def _tables_in(directory: str) -> Question:
-    """What tells of the tables in a directory. Raises `click.UsageError`, `ClickException`."""
-    from strandline.cli.table_options import check_installed
-    from strandline.lakehouse.locations.location import Location
-
-    check_installed(needs_spark=False)
-    from strandline.lakehouse.service.showing import TablesShown
-
-    try:
-        return TablesShown(Location.parse(directory, setting="--tables")).document
-    except InvalidSetting as wrong:
-        raise click.UsageError(str(wrong)) from wrong
 
 
 def serve_page(

@@ -6,12 +6,14 @@ import argparse
 import os
 import signal
 import sys
+from collections.abc import Callable, Sequence
 
 from strandline.client.settings import parse_addresses
 from strandline.config.loopback import loopback
 from strandline.errors import InvalidSetting
 from strandline.schemas.places import REGISTRY_VARIABLE, SchemaPlaces
 from strandline.schemas.sources import Schemas
+from strandline.ui.questions import Question
 from strandline.ui.serving import (
     address_of,
     listen,
@@ -21,15 +23,17 @@ from strandline.ui.serving import (
 )
 
 
-def main() -> None:
-    """See the module."""
+def main(
+    arguments: Sequence[str] | None = None, tables: Callable[[], Question] | None = None
+) -> None:
+    """See the module. `tables` makes what is asked for the lakehouse tables that are there."""
     parser = argparse.ArgumentParser(prog="python -m strandline.ui")
     parser.add_argument("--bootstrap", required=True)
     parser.add_argument("--port", type=int, help="default: the first free one from a fixed one")
     parser.add_argument("--control")
     parser.add_argument("--schemas")
     parser.add_argument("--edit", action="store_true")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     # Ctrl-C reaches the whole group of processes; the parent decides when this one ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
@@ -52,6 +56,7 @@ def main() -> None:
         schemas=schemas,
         until=until_parent_ends,
         may_edit=options.edit,
+        tables=None if tables is None else tables(),
     )
 
 

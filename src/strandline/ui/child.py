@@ -8,13 +8,15 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 
 from strandline.errors import InvalidSetting, InvariantViolated
 from strandline.schemas.places import NOWHERE, REGISTRY_VARIABLE, SchemaPlaces
 
+PROGRAM: Final = (sys.executable, "-m", "strandline.ui")
+"""Serves a page that knows no tables."""
 _START_SECONDS: Final = 60.0
 _STOP_SECONDS: Final = 10.0
 
@@ -27,15 +29,16 @@ async def page(
     schemas: SchemaPlaces = NOWHERE,
     *,
     may_edit: bool = False,
+    program: Sequence[str] = PROGRAM,
 ) -> AsyncIterator[str]:
     """The address of a page for the cluster at `bootstrap`, served as long as the block lasts.
 
     Without a `port` it is the first free one from a fixed one on. `control` is where faults can be
     asked for, which no broker could tell while all are paused. With `may_edit` the page may produce
-    records and reset groups. Raises `InvalidSetting` if the page
-    cannot be served.
+    records and reset groups. `program` is what serves it, a Python program that takes the options
+    of `strandline.ui`. Raises `InvalidSetting` if the page cannot be served.
     """
-    command = [sys.executable, "-m", "strandline.ui", "--bootstrap", bootstrap]
+    command = [*program, "--bootstrap", bootstrap]
     if port is not None:
         command += ["--port", str(port)]
     if control is not None:
