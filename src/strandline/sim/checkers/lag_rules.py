@@ -5,8 +5,9 @@ A follower lags for as long as its leader has had the first record that the foll
 takes, such a follower must be out of the set, or acks=all waits for it for ever (F-15, F-25).
 
 A follower outside the set keeps up if whatever its leader appends is in its log within half of
-`replica.lag.time.max.ms`. However far away it is, it joins within the time that a proposal takes:
-the high watermark waits for it (KAFKA-4485). Otherwise those that are nearer are always in front.
+`replica.lag.time.max.ms`. However far away it is, it joins with its third fetch of that kind and
+the time that a proposal takes: the high watermark waits for it (KAFKA-4485). Otherwise those that
+are nearer are always in front.
 
 Both are asked only of a leader that was able to do it all that time: it worked without a gap, and
 so did the controller, which stayed the same; neither was cut off from the store, nor one from the
@@ -149,7 +150,7 @@ class LagRules:
         state, now_us = partition.state, self._world.schedule.now_us
         if state is None or state.adding or state.removing:
             return
-        within_us = _lag_us(hostings[model.broker_id].machine) // 2
+        within_us = _within_us(hostings[model.broker_id].machine)
         for broker in state.replicas:
             follower, hosting = partition.models.get(broker), hostings.get(broker)
             if (
@@ -202,13 +203,28 @@ def _lag_us(machine: Machine) -> int:
     return machine.config.replica_lag_time_max_ms * 1000
 
 
-def _to_join_us(machine: Machine) -> int:
-    """How long a leader on this machine may take to get a follower in that keeps up."""
+def _within_us(machine: Machine) -> int:
+    """How soon a follower must have what its leader appends, to keep up."""
+    return _lag_us(machine) // 2
+
+
+def _to_propose_us(machine: Machine) -> int:
+    """How long a leader on this machine may take to change the in-sync set."""
     # For so long it waits for a silent controller (`node.in_sync_changes`).
     patience_us = machine.config.controller_socket_timeout_ms * 1000
     return min(patience_us, max(1_000_000, _lag_us(machine) // 2)) + _SLACK_US
 
 
+def _to_join_us(machine: Machine) -> int:
+    """How long a leader on this machine may take to get a follower in that keeps up.
+
+    The follower's first fetch of that time says that it is there, its second that it had at the
+    first all that there was; from then on the high watermark waits for its third.
+    """
+    return 3 * _within_us(machine) + _to_propose_us(machine)
+
+
 def _to_leave_us(machine: Machine) -> int:
     """How long a follower may be behind in the in-sync set of a leader on this machine."""
-    return _lag_us(machine) * 8 // 5 + _to_join_us(machine)  # a clock may be slow by some per cent
+    # a clock may be slow by some per cent
+    return _lag_us(machine) * 8 // 5 + _to_propose_us(machine)
