@@ -85,7 +85,30 @@ def test_a_broker_that_is_gone_is_remembered() -> None:
     after = looks.look({1: alone})
     assert after.brokers[1]["error"] == "It is not registered."
     assert after.brokers[1]["port"] == 9093
-    assert not after.partitions
+
+
+def test_a_partition_that_only_a_silent_broker_had_is_not_forgotten() -> None:
+    """It has no replicas, and no leader once the broker is not registered any more."""
+    looks = Looks()
+    silent = ProtocolError(ErrorCode.NETWORK_EXCEPTION, "It hung up.")
+    unregistered = told()
+    unregistered["brokers"] = BROKERS[:1]
+    looks.look({1: told(), 2: told(row(5, leader=2), at("u", 0, 1))})
+    shown = looks.look({1: told(), 2: silent})
+    assert shown.partitions["t", 0] == ["t", 0, 2, 0, [1, 2], None, []]
+    assert looks.look({1: unregistered}).partitions["t", 0][2] == -1
+    before_its_piece = looks.look({1: told(), 2: told()}, Piece(after=("u", 0)))
+    assert list(before_its_piece.partitions) == [("t", 0), ("u", 0)]
+    assert ends(looks.look({1: told(), 2: told(row(5, leader=2))})) == {("t", 0): [5]}
+
+
+def test_a_partition_that_moved_while_its_broker_was_silent_is_found() -> None:
+    looks = Looks()
+    silent = ProtocolError(ErrorCode.NETWORK_EXCEPTION, "It hung up.")
+    looks.look({1: told(), 2: told(row(5, leader=2))})
+    looks.look({1: told(), 2: silent})
+    assert ends(looks.look({1: told(row(5)), 2: silent})) == {("t", 0): [5]}
+    assert not looks.look({1: told(), 2: silent}).partitions
 
 
 def test_rates_are_since_the_picture_before() -> None:

@@ -10,6 +10,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,6 +24,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from strandline.client.cluster import ClusterClient
+from strandline.client.retry import is_worth_waiting_for
 from strandline.client.settings import ClientSettings
 from strandline.errors import ErrorCode, MalformedFrame, ProtocolError, StrandlineError
 from strandline.schemas.sources import Schemas
@@ -42,6 +44,8 @@ STATIC: Final = Path(__file__).parent / "static"
 _CLIENT: Final = ClientSettings(
     client_id="strandline-ui", request_timeout_ms=10_000, operation_timeout_ms=10_000
 )
+_ASKING: Final = replace(_CLIENT, connect_timeout_ms=5_000, request_timeout_ms=5_000)
+"""What one paused broker does not answer, another one can be asked in time."""
 _NOT_THERE: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.GROUP_ID_NOT_FOUND)
 _FAULT_STATUS: Final = {ErrorCode.POLICY_VIOLATION: 403, ErrorCode.INVALID_REQUEST: 409}
 """Not allowed at all, or not as the brokers are; anything else is trouble on the way."""
@@ -68,7 +72,7 @@ def application(
     if tokens is not None:
         middleware.append(Middleware(Access, tokens=tokens, is_secure=is_secure))
     watcher = None if bootstrap is None else Watcher(bootstrap)
-    cache = None if bootstrap is None else RequestCache(bootstrap, _CLIENT)
+    cache = None if bootstrap is None else RequestCache(bootstrap, _ASKING)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -241,14 +245,23 @@ async def _http_error(request: Request, error: Exception) -> Response:
 
 
 async def _refused(request: Request, error: Exception) -> Response:
-    """What a broker, or the reading of its answer, refused."""
-    del request
+    """What a broker, or the reading of its answer, refused.
+
+    That a broker is down or a leader being elected is a state of the cluster and no failure of the
+    page's server: a page that reads is told it as such, `{"not_now": "..."}`, and asks again.
+    """
     if isinstance(error, BadScript | questions.BadQuestion):
         return answer({"error": str(error)}, 400)
     if not isinstance(error, ProtocolError):
         return answer({"error": str(error)}, 502)
-    status = 404 if error.code in _NOT_THERE else 502
-    return answer({"error": f"{error.message} [{error.code.name}]"}, status)
+    sentence = f"{error.message} [{error.code.name}]"
+    if error.code in _NOT_THERE:
+        return answer({"error": sentence}, 404)
+    if not is_worth_waiting_for(error):
+        return answer({"error": sentence}, 502)
+    if request.method == "GET" and request.url.path.startswith("/api/"):
+        return answer({"not_now": sentence})
+    return answer({"error": sentence}, 503)
 
 
 # -- The page and its scenarios ----------------------------------------------------------------
@@ -286,7 +299,7 @@ def _question(bootstrap: str, function: questions.Question) -> Callable[[Request
     """Asked with a client of its own, as often as it is requested."""
 
     def ask(values: Mapping[str, str]) -> Any:
-        with ClusterClient(bootstrap, _CLIENT) as cluster:
+        with ClusterClient(bootstrap, _ASKING) as cluster:
             return function(cluster, values)
 
     return _respond(lambda values: run_in_threadpool(ask, values))

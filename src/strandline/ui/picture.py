@@ -16,7 +16,7 @@ This file knows the document of the subject `picture` and no sockets.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -76,21 +76,27 @@ class Assembly:
     def __init__(self) -> None:
         self._rows: dict[BrokerId, dict[Key, Row]] = {}
         """What each broker that answers said last of each of its partitions."""
+        self._lost: dict[Key, BrokerId] = {}
+        """Partitions of which no broker that answers has a replica, and one that had one."""
         self.latest: Picture | None = None
 
     def add(self, by_broker: ByBroker, piece: Piece, *, wall_ms: int) -> Picture:
         """Take in what all registered brokers told of a piece.
 
         Rates are told since the last picture. A broker that does not answer now keeps its place
-        with its error, and is not remembered to have any replica.
+        with its error, and is not remembered to have any replica. A partition that no other broker
+        has stays without replicas, until the broker is back and says whether it has it.
         """
         before = self.latest
         answers = answers_of(by_broker)
         changed: set[Key] = set()
         for silent in self._rows.keys() - answers.keys():
-            changed.update(self._rows.pop(silent))
+            had = self._rows.pop(silent)
+            changed.update(had)
+            self._lost.update(dict.fromkeys(had, silent))
         for broker_id, document in answers.items():
             changed |= _take_in(self._rows.setdefault(broker_id, {}), document, piece)
+        changed |= self._heard_of(answers, piece)
         names = _names(answers)
         controllers = [found["controller"] for found in answers.values()]
         self.latest = Picture(
@@ -101,14 +107,30 @@ class Assembly:
                 _broker(each, names.get(each), by_broker.get(each), wall_ms, before)
                 for each in sorted({*by_broker, *names, *_known(before)})
             ),
-            partitions=self._partitions({} if before is None else before.partitions, changed),
+            partitions=self._partitions(
+                {} if before is None else before.partitions, changed, names.keys()
+            ),
         )
         return self.latest
 
-    def _partitions(self, before: Mapping[Key, Row], changed: Iterable[Key]) -> Mapping[Key, Row]:
+    def _heard_of(self, answers: Mapping[BrokerId, Document], piece: Piece) -> set[Key]:
+        """Partitions that were lost and are so no longer: there again, or gone for good."""
+        found = {
+            key
+            for key, owner in self._lost.items()
+            if any(key in rows for rows in self._rows.values())
+            or (owner in answers and _covers(answers[owner], piece, key))
+        }
+        for key in found:
+            del self._lost[key]
+        return found
+
+    def _partitions(
+        self, before: Mapping[Key, Row], changed: set[Key], registered: Collection[BrokerId]
+    ) -> Mapping[Key, Row]:
         """The rows as they were, but for those of which something else was told."""
         found = dict(before)
-        for key in changed:
+        for key in changed | self._lost.keys():
             rows = [
                 (broker_id, self._rows[broker_id][key])
                 for broker_id in sorted(self._rows)
@@ -116,6 +138,8 @@ class Assembly:
             ]
             if rows:
                 found[key] = _side_by_side(key, rows)
+            elif key in self._lost and key in before:
+                found[key] = _without_replicas(before[key], registered)
             else:
                 found.pop(key, None)
         return found if found.keys() == before.keys() else dict(sorted(found.items()))
@@ -125,20 +149,18 @@ def _take_in(known: dict[Key, Row], document: Document, piece: Piece) -> set[Key
     """Bring what is known of a broker's partitions up to date; what differs from before."""
     rows = {(row[0], row[1]): row for row in (*document["rows"], *document["asked"])}
     changed = {key for key, row in rows.items() if known.get(key) != row}
-    end = None if document["next"] is None else tuple(document["next"])
-    gone = {
-        key
-        for key in known
-        if key not in rows and (key in piece.named or _is_between(key, after=piece.after, last=end))
-    }
+    gone = {key for key in known if key not in rows and _covers(document, piece, key)}
     known.update(rows)
     for key in gone:
         del known[key]
     return changed | gone
 
 
-def _is_between(key: Key, *, after: Key | None, last: Key | None) -> bool:
-    return (after is None or key > after) and (last is None or key <= last)
+def _covers(document: Document, piece: Piece, key: Key) -> bool:
+    """Whether a broker that has the partition told of it in this piece."""
+    is_behind = piece.after is None or key > piece.after
+    is_reached = document["next"] is None or key <= tuple(document["next"])
+    return key in piece.named or (is_behind and is_reached)
 
 
 # -- Brokers -----------------------------------------------------------------------------------
@@ -190,6 +212,12 @@ def _broker(
 
 
 # -- Partitions --------------------------------------------------------------------------------
+
+
+def _without_replicas(before: Row, registered: Collection[BrokerId]) -> Row:
+    """A leader that is silent leads as long as it is registered."""
+    leader = before[2] if before[2] in registered else NO_LEADER
+    return [*before[:2], leader, *before[3:5], None, []]
 
 
 def _side_by_side(key: Key, rows: Iterable[tuple[BrokerId, Row]]) -> Row:

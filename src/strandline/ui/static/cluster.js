@@ -1,5 +1,5 @@
 // The cluster, a topic, and one partition with a strip for each replica.
-import { ask, clock, count, element, since, table } from "./dom.js";
+import { NotNow, ask, clock, count, element, since, table } from "./dom.js";
 import { faults } from "./faults.js";
 import { answers } from "./lists.js";
 import { partitionMap } from "./map.js";
@@ -109,14 +109,14 @@ export function partitionView(into, live, topic, number) {
     if (isAsking) return;
     isAsking = true;
     const asked = `topic=${encodeURIComponent(topic)}&partition=${number}`;
-    const [found, told] = await Promise.all([`/api/topics/${encodeURIComponent(topic)}/${number}`, `/api/why?${asked}`].map((path) => ask(path).catch((error) => ({ error: error.message }))));
+    const [found, told] = await Promise.all([`/api/topics/${encodeURIComponent(topic)}/${number}`, `/api/why?${asked}`].map((path) => ask(path).catch((error) => ({ error: error.message, how: error instanceof NotNow ? "warn" : "bad" }))));
     isAsking = false;
     if (JSON.stringify(told) !== said) {
       said = JSON.stringify(told);
-      reasons.replaceChildren(told.error ? element("p", { class: "bad" }, told.error) : answers(told));
+      reasons.replaceChildren(told.error ? element("p", { class: told.how }, told.error) : answers(told));
     }
     if (facts.querySelector("details[open]")) return; // it is being read
-    facts.replaceChildren(found.error ? element("p", { class: "bad" }, found.error) : detail(found.brokers, live.partition(topic, number)?.leader));
+    facts.replaceChildren(found.error ? element("p", { class: found.how }, found.error) : detail(found.brokers, live.partition(topic, number)?.leader));
   }
 
   // A paused broker answers late: the strips do not wait for it.

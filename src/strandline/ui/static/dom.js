@@ -49,6 +49,25 @@ export async function tell(path, body) {
   return answerOf(await fetch(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) }));
 }
 
+// The cluster cannot say it now: a broker does not answer, or a leader is being elected.
+export class NotNow extends Error {}
+
+const AGAIN_MS = 1000;
+const pause = () => new Promise((done) => { setTimeout(done, AGAIN_MS); });
+
+// What `question` gives, which is asked again while the cluster cannot say it now and `isWanted()`; `told` hears why.
+export async function patiently(question, isWanted, told) {
+  for (;;) {
+    try {
+      return await question();
+    } catch (error) {
+      if (!(error instanceof NotNow) || !isWanted()) throw error;
+      told(error);
+    }
+    do await pause(); while (document.hidden && isWanted());
+  }
+}
+
 function accepted(answer) {
   if (answer.error) throw new Error(answer.error);
   return answer;
@@ -59,6 +78,7 @@ async function answerOf(response) {
   let answer = null;
   try { answer = JSON.parse(text); } catch { /* an error may be plain text */ }
   if (!response.ok) throw new Error(answer?.error ?? (text || response.statusText));
+  if (answer?.not_now) throw new NotNow(answer.not_now);
   return answer;
 }
 

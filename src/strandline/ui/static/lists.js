@@ -1,22 +1,28 @@
 // Groups with lag, open transactions, the truncation ledger, and answers to "why?".
 import { lagChart } from "./charts.js";
-import { ask, clock, count, element, size, table } from "./dom.js";
+import { NotNow, ask, clock, count, element, size, table } from "./dom.js";
 import { resetForm } from "./edit.js";
 import { told } from "./sentences.js";
 
 const REFRESH_MS = 3000;
 
-// Ask again and again, and draw what comes; returns how to end it.
+// Ask again and again, and draw what comes; returns how to end it. What the cluster cannot say now is drawn as it was.
 export async function repeatedly(into, path, drawing) {
   let last = "";
+  const waits = element("p", { class: "warn", role: "status" });
+  const place = element("div");
+  into.replaceChildren(waits, place);
   async function once() {
     try {
       const found = await ask(path);
       const text = JSON.stringify(found);
-      if (text !== last) { last = text; into.replaceChildren(drawing(found)); }
+      if (text !== last) { last = text; place.replaceChildren(drawing(found)); }
+      waits.textContent = "";
     } catch (error) {
+      if (error instanceof NotNow) { waits.textContent = `${error.message} ${last ? "Below is what was heard before. " : ""}This page asks again by itself.`; return; }
       last = "";
-      into.replaceChildren(element("p", { class: "bad", role: "alert" }, error.message));
+      waits.textContent = "";
+      place.replaceChildren(element("p", { class: "bad", role: "alert" }, error.message));
     }
   }
   await once();

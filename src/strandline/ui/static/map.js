@@ -37,7 +37,7 @@ export function partitionMap(live) {
   return { redraw, element: element("section", { "aria-label": "Map of partitions" },
     element("h2", {}, "Who leads what"),
     element("div", { class: "card" }, place, told,
-      element("div", { class: "legend" }, element("span", {}, element("span", { class: "dot fine" }), "all in sync"), element("span", {}, element("span", { class: "dot thin" }), "under-replicated"), element("span", {}, element("span", { class: "dot lost" }), "no leader, or a copy offline")))) };
+      element("div", { class: "legend" }, element("span", {}, element("span", { class: "dot fine" }), "all in sync"), element("span", {}, element("span", { class: "dot thin" }), "under-replicated, or the leader is silent"), element("span", {}, element("span", { class: "dot lost" }), "no leader, or a copy offline")))) };
 }
 
 function order(a, b) {

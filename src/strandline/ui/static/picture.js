@@ -108,6 +108,17 @@ export function named(row) {
 export function ailment(partition) {
   if (partition.leader === -1) return ["no leader", "bad"];
   if (partition.copies.some((copy) => copy.isOffline)) return ["offline copy", "bad"];
+  if (!partition.leading) return ["leader silent", "warn"];
   if (partition.inSync && partition.inSync.length < partition.replicas.length) return ["under-replicated", "warn"];
   return null;
+}
+
+// Why nothing can be heard from a partition's leader now; null if nothing is known to be in the way.
+export function leaderTrouble(live, topic, number) {
+  const partition = live.partition(topic, number);
+  if (!partition) return null;
+  if (partition.leader === -1) return "There is no leader: one is being elected among the replicas that may lead, as soon as one of them is there.";
+  const leader = live.head.brokers.find((each) => each.id === partition.leader);
+  if (leader && !leader.error) return null;
+  return `Broker ${partition.leader}, which leads it, does not answer. If it is gone, another leader is elected when its session has ended.`;
 }

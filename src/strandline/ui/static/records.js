@@ -1,13 +1,14 @@
 // The record browser: from an offset, a time or the end; of one key, or with a text in the value; decoded as
 // is wanted; page after page, or the tail as it grows.
-import { ask, element } from "./dom.js";
+import { NotNow, ask, element, patiently } from "./dom.js";
 import { produceForm } from "./edit.js";
+import { leaderTrouble } from "./picture.js";
 
 const FOLLOW_MS = 1000;
 const FOLLOWED_MAX = 200; // cards; older ones go
 const FORMS = [["auto", "as they look"], ["json", "JSON"], ["text", "text"], ["bytes", "bytes"], ["avro", "Avro"]];
 
-export async function records(into, live, topic, number) {
+export function records(into, live, topic, number) {
   const at = element("select", { "aria-label": "From where" },
     element("option", { value: "latest" }, "the last ones"), element("option", { value: "earliest" }, "the first ones"),
     element("option", { value: "offset" }, "from offset"), element("option", { value: "time" }, "from time (UTC)"));
@@ -32,6 +33,19 @@ export async function records(into, live, topic, number) {
     element("p", {}, element("a", { href: `#/topics/${encodeURIComponent(topic)}/${number}` }, "Its replicas")), form, produceForm(topic, number), state, place, more);
   let shownTo = 0; // the offset behind what was read
   let run = 0; // counts loads: an answer to an old question is dropped
+  let isLoading = false;
+  let hasLeft = false;
+
+  function tell(words, how) {
+    if (state.textContent !== words) state.textContent = words;
+    state.className = how;
+  }
+
+  // The picture knows before an answer comes, or is missed, why there is none yet.
+  function tellWhy(error = null) {
+    const why = leaderTrouble(live, topic, number) ?? error?.message;
+    if (why) tell(`${why} This page goes on by itself.`, "warn");
+  }
 
   function where() {
     if (at.value === "offset") return value.value || "0";
@@ -49,10 +63,12 @@ export async function records(into, live, topic, number) {
 
   async function load(from, isMore) {
     const mine = run += 1;
-    more.disabled = true;
+    const isWanted = () => mine === run && !hasLeft;
+    more.disabled = isLoading = true;
+    tellWhy();
     try {
-      const found = await query(from);
-      if (mine !== run) return;
+      const found = await patiently(() => query(from), isWanted, tellWhy);
+      if (!isWanted()) return;
       const shown = found.records.map(recordCard);
       // The tail grows at the top; pages follow one another downwards.
       if (isMore) place.append(...shown); else place.replaceChildren(...(follow.checked ? shown.reverse() : shown));
@@ -60,16 +76,19 @@ export async function records(into, live, topic, number) {
       more.hidden = follow.checked || found.next >= found.end;
       more.dataset.next = String(found.next);
       shownTo = found.next;
-      state.textContent = follow.checked ? "The newest record stands first." : "";
+      tell(follow.checked ? "The newest record stands first." : "", "quiet");
     } catch (error) {
-      if (mine === run) place.replaceChildren(element("p", { class: "bad", role: "alert" }, error.message));
+      if (!isWanted()) return;
+      tell("", "quiet");
+      place.replaceChildren(element("p", { class: "bad", role: "alert" }, error.message));
     }
-    more.disabled = false;
+    more.disabled = isLoading = false;
   }
 
   let isAsking = false;
   async function tail() {
     const end = live.partition(topic, number)?.leading;
+    if (follow.checked && !isLoading) { if (leaderTrouble(live, topic, number)) tellWhy(); else if (state.className === "warn") tell("The newest record stands first.", "quiet"); }
     // The picture says whether there is something new: else nothing is asked.
     if (!follow.checked || isAsking || document.hidden || !end || end.highWatermark <= shownTo) return;
     isAsking = true;
@@ -81,16 +100,18 @@ export async function records(into, live, topic, number) {
         if (shown.length) { place.querySelector(":scope > p")?.remove(); place.prepend(...shown); }
         while (place.children.length > FOLLOWED_MAX) place.lastChild.remove();
         shownTo = found.next;
+        tell("The newest record stands first.", "quiet");
       }
     } catch (error) {
-      state.textContent = error.message;
+      if (error instanceof NotNow) tellWhy(error); else tell(error.message, "bad");
     }
     isAsking = false;
   }
 
-  await load("latest", false);
+  load("latest", false);
   const timer = setInterval(tail, FOLLOW_MS);
-  return () => clearInterval(timer);
+  const stop = live.listen(() => { if (isLoading) tellWhy(); });
+  return () => { hasLeft = true; clearInterval(timer); stop(); };
 }
 
 function formOf(part) {

@@ -1,5 +1,5 @@
 // Lists of topics and of a topic's partitions, however many there are.
-import { ask, count, element, size, table } from "./dom.js";
+import { ask, count, element, patiently, size, table } from "./dom.js";
 import { produceForm } from "./edit.js";
 import { ailment } from "./picture.js";
 import { longTable } from "./rows.js";
@@ -59,7 +59,8 @@ export function topicView(into, live, topic) {
   into.replaceChildren(element("h1", {}, `Topic ${topic}`),
     element("div", { class: "row head" }, element("h2", {}, "Partitions"), find, ailing.label),
     element("div", { class: "card" }, summary, rows.element), produceForm(topic), element("h2", {}, "Settings"), settings);
-  ask(`/api/topics/${encodeURIComponent(topic)}/settings`).then(
+  let hasLeft = false;
+  patiently(() => ask(`/api/topics/${encodeURIComponent(topic)}/settings`), () => !hasLeft, (error) => { settings.textContent = `${error.message} This page asks again by itself.`; }).then(
     (found) => settings.replaceChildren(settingsTable(found.settings)),
     (error) => settings.replaceChildren(element("span", { class: "bad" }, error.message)));
 
@@ -69,7 +70,8 @@ export function topicView(into, live, topic) {
     say(summary, all.length ? `${countOf(shown, all, "partition")}, ${ailingText(shown.filter(ailment).length)}` : live.head ? "No broker has a replica of it." : "Loading …");
     rows.show(shown);
   }
-  return live.listen(redraw);
+  const stop = live.listen(redraw);
+  return () => { hasLeft = true; stop(); };
 }
 
 function settingsTable(settings) {
