@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 from pyspark.sql import SparkSession
@@ -99,6 +102,17 @@ def test_filters_mean_what_they_mean_to_spark(tmp_path: Path) -> None:
     ):
         wanted = expression_of(given, schema)
         assert sorted(rows.to_table(filter=wanted)["n"].to_pylist()) == numbers, given
+    structs = pa.array([{"a": {"b": 1}}, {"a": None}, None, {"a": {"b": 3}}])
+    pq.write_table(pa.table({"s": structs}), tmp_path / "structs.parquet", row_group_size=2)
+    nested = ds.dataset(tmp_path / "structs.parquet")
+    for given, count in (
+        (GreaterThan(("s", "a", "b"), 1), 1),
+        (IsNull(("s", "a", "b")), 2),
+        (IsNull(("s", "a")), 2),
+        (IsNull(("s",)), 1),
+    ):
+        assert nested.count_rows(filter=expression_of(given, nested.schema)) == count, given
+    assert expression_of(EqualTo(("s", "a"), {"b": 1}), nested.schema) is None
     for left_to_spark in (
         LessThan(("half",), 1.0),
         EqualTo(("city", "x"), 1),

@@ -1,7 +1,7 @@
 """Spark's filters as pyarrow's, where both mean the same.
 
 What is left out: columns of fractions, since a NaN is greater than every number for Spark and not
-for pyarrow; fields of structs; and filters that only Spark has. Spark applies these itself.
+for pyarrow; and filters that only Spark has. Spark applies these itself.
 """
 
 from __future__ import annotations
@@ -36,12 +36,11 @@ _COMPARING: Final[Mapping[type[Filter], Callable[[Any, Any], Any]]] = {
 
 def expression_of(given: Filter, columns: pa.Schema) -> Any | None:
     """A filter of pyarrow's; None if there is none that gives the same rows."""
-    attribute: tuple[str, ...] = getattr(given, "attribute", ())
-    if len(attribute) != 1 or attribute[0] not in columns.names:
+    path: tuple[str, ...] = getattr(given, "attribute", ())
+    kind = _kind_at(path, columns)
+    if kind is None:
         return None
-    name = attribute[0]
-    kind = columns.field(name).type
-    field = pc.field(name)
+    field = pc.field(*path)
     if isinstance(given, IsNull):
         return field.is_null()
     if isinstance(given, IsNotNull):
@@ -59,3 +58,13 @@ def expression_of(given: Filter, columns: pa.Schema) -> Any | None:
     except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError):
         return None
     return None
+
+
+def _kind_at(path: tuple[str, ...], columns: pa.Schema) -> pa.DataType | None:
+    """The type of a column, or of a field of structs."""
+    kind: pa.DataType = pa.struct(list(columns))
+    for name in path:
+        if not pa.types.is_struct(kind) or kind.get_field_index(name) < 0:
+            return None
+        kind = kind.field(name).type
+    return kind if path else None

@@ -28,7 +28,6 @@ from pyiceberg.exceptions import (
     TableAlreadyExistsError,
 )
 from pyiceberg.io.pyarrow import (
-    compute_statistics_plan,
     data_file_statistics_from_parquet_metadata,
     parquet_path_to_id_mapping,
     schema_to_pyarrow,
@@ -61,7 +60,7 @@ from strandline.lakehouse.tables.backend import (
 from strandline.lakehouse.tables.catalog_errors import CATALOG_ERRORS, trouble
 from strandline.lakehouse.tables.catalogs import CatalogEntry
 from strandline.lakehouse.tables.errors import BadTable, TableExists, TableMissing
-from strandline.lakehouse.tables.iceberg_schema import retype, words_of
+from strandline.lakehouse.tables.iceberg_schema import retype, statistics_plan, words_of
 from strandline.lakehouse.tables.iceberg_upkeep import METADATA, bounds_of, superfluous
 from strandline.lakehouse.tables.names import OwnNames
 from strandline.lakehouse.tables.removals import old_files
@@ -374,7 +373,7 @@ class IcebergBackend:
             raise BadTable(f"The file {path} cannot be read: {error}.") from error
         statistics = data_file_statistics_from_parquet_metadata(
             parquet_metadata=footer,
-            stats_columns=compute_statistics_plan(schema, table.properties),
+            stats_columns=statistics_plan(schema, table.properties),
             parquet_column_mapping=parquet_path_to_id_mapping(schema),
         )
         return IcebergFile.from_args(
