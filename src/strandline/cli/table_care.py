@@ -7,7 +7,13 @@ import click
 from strandline.cli.client_config import client_config
 from strandline.cli.connecting import bootstrap_option, json_option
 from strandline.cli.output import counted, print_json, size_text
-from strandline.cli.table_options import bootstrap_of, load_table, tables_option
+from strandline.cli.table_options import (
+    bootstrap_of,
+    carrying,
+    load_table,
+    spark_options,
+    tables_option,
+)
 from strandline.client.admin import Admin
 from strandline.client.clock import SystemClock
 from strandline.client.cluster import ClusterClient
@@ -15,6 +21,7 @@ from strandline.client.settings import ClientSettings
 from strandline.errors import ErrorCode, InvalidSetting, ProtocolError
 from strandline.lakehouse.locations.location import Location
 from strandline.lakehouse.pipeline.publishing import group_of
+from strandline.lakehouse.spark_options import SparkOptions
 from strandline.lakehouse.tables.caring import care_for
 from strandline.lakehouse.tables.definition import SPEC_VERSION, parse_duration
 from strandline.lakehouse.tables.expiring import Expired
@@ -41,13 +48,22 @@ _PATIENCE_MS = 10_000
     help="Then delete files that no table names and that are older than this: '7 days'. "
     "[default: as the table says]",
 )
+@spark_options
 @tables_option
 @json_option
-def compact(name: str, target: int, vacuum: str | None, tables: Location, as_json: bool) -> None:
+def compact(
+    name: str,
+    target: int,
+    vacuum: str | None,
+    spark: SparkOptions,
+    tables: Location,
+    as_json: bool,
+) -> None:
     """Join small files of the table NAME. Readers and a running pipeline are not disturbed.
 
     Then comes what the table's settings ask for: rows that are too old go, and files that no
-    version needs. `strandline table explain NAME` says beforehand what that will be.
+    version needs. `strandline table explain NAME` says beforehand what that will be. Spark is
+    started for a large table.
     """
     spec = load_table(tables, name)
     try:
@@ -55,7 +71,8 @@ def compact(name: str, target: int, vacuum: str | None, tables: Location, as_jso
     except InvalidSetting as wrong:
         raise click.UsageError(str(wrong)) from wrong
     store = open_store(spec, create=True)
-    done = store.compact(target_bytes=target * _MIB)
+    with carrying(store, spark):
+        done = store.compact(target_bytes=target * _MIB)
     cared = care_for(store, now_ms=SystemClock().wall_ms(), vacuum_ms=older_than_ms)
     expired = Expired() if cared.expired is None else cared.expired
     if as_json:
@@ -82,15 +99,18 @@ def compact(name: str, target: int, vacuum: str | None, tables: Location, as_jso
 @click.command()
 @click.argument("name")
 @click.argument("column")
+@spark_options
 @tables_option
-def widen(name: str, column: str, tables: Location) -> None:
+def widen(name: str, column: str, spark: SparkOptions, tables: Location) -> None:
     """Let an integer COLUMN of the table NAME hold fractions: its files are written again.
 
-    Records that were dead letters for their fractions can then be replayed.
+    Records that were dead letters for their fractions can then be replayed. Spark is started for a
+    large table.
     """
     store = open_store(load_table(tables, name), create=True)
     try:
-        files = store.widen(column)
+        with carrying(store, spark):
+            files = store.widen(column)
     except InvalidSetting as wrong:
         raise click.UsageError(str(wrong)) from wrong
     click.echo(f"Column {column} holds doubles now; {counted(files, 'file')} written again.")
@@ -98,15 +118,19 @@ def widen(name: str, column: str, tables: Location) -> None:
 
 @click.command()
 @click.argument("name")
+@spark_options
 @tables_option
-def upgrade(name: str, tables: Location) -> None:
+def upgrade(name: str, spark: SparkOptions, tables: Location) -> None:
     """Give the own columns of the table NAME the names of today, if version 0.1.0 made it.
 
     Its files are written again, and one commit replaces them: readers see the old names or the new
-    ones. A run that goes on meanwhile ends at its next commit, and is then started again.
+    ones. A run that goes on meanwhile ends at its next commit, and is then started again. Spark is
+    started for a large table.
     """
     spec = load_table(tables, name, of_topics=True)
-    files = open_store(spec, create=True).upgrade()
+    store = open_store(spec, create=True)
+    with carrying(store, spark):
+        files = store.upgrade()
     names = ", ".join(NAMES.record)
     if spec.version == SPEC_VERSION:
         click.echo(f"Table {name} has the names of today: {names}.")

@@ -9,7 +9,7 @@ import click
 from strandline.cli.connecting import json_option
 from strandline.cli.output import counted, json_bytes, print_json, print_table, shown_bytes
 from strandline.cli.spark_logging import silence_py4j
-from strandline.cli.table_options import load_table, spark_options, tables_option
+from strandline.cli.table_options import carrying, load_table, spark_options, tables_option
 from strandline.cli.whole_sentences import SentencesGroup
 from strandline.lakehouse.deadletters.listing import LetterFilter, list_letters
 from strandline.lakehouse.deadletters.replaying import replay as replay_letters
@@ -101,7 +101,7 @@ def replay(
     """Try the dead letters of the table NAME again, after its definition was mended.
 
     Those that are rows now move into the table, each exactly once; the others stay. Spark is
-    started for a table with a select or a transform only.
+    started for a table with a select or a transform, and for many letters.
     """
     store = open_store(load_table(tables, name, of_topics=True), create=True)
     wanted = LetterFilter(error_class=error_class, partition=partition)
@@ -111,7 +111,8 @@ def replay(
         silence_py4j()
         done = replay_through(store, wanted, spark)
     else:
-        done = replay_letters(store, wanted)
+        with carrying(store, spark):
+            done = replay_letters(store, wanted)
     if as_json:
         print_json({"replayed": done.replayed, "still_dead": done.still_dead})
         return

@@ -20,7 +20,9 @@ from strandline.lakehouse.session_master import check_master
 from strandline.lakehouse.spark_options import MASTER, SparkOptions
 
 if TYPE_CHECKING:
+    from strandline.lakehouse.pipeline.parts_by_command import CommandCarrier
     from strandline.lakehouse.tables.definition import TableSpec
+    from strandline.lakehouse.tables.store import TableStore
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -179,6 +181,17 @@ def _master(context: click.Context, parameter: click.Parameter, given: str) -> s
     except InvalidSetting as wrong:
         raise click.BadParameter(str(wrong), context, parameter) from wrong
     return given
+
+
+def carrying(store: TableStore, spark: SparkOptions) -> CommandCarrier:
+    """Within this block large works on a table are carried out by Spark, which they start."""
+    from strandline.cli.spark_logging import silence_py4j
+    from strandline.lakehouse.pipeline.parts_by_command import CommandCarrier
+
+    silence_py4j()
+    carrier = CommandCarrier(f"table {store.spec.name}", spark, print_notice)
+    store.carry_out_by(carrier)
+    return carrier
 
 
 def print_notice(sentence: str) -> None:

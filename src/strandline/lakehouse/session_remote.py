@@ -65,14 +65,14 @@ def _check_listens(url: str) -> None:
         raise NoSpark(f"Nothing answers at the Connect server {url}: {error}.") from error
 
 
+def has_context(spark: SparkSession) -> bool:
+    """Whether this process is the session's driver; else it is a client of Spark Connect."""
+    return not type(spark).__module__.startswith("pyspark.sql.connect")
+
+
 def parallelism(spark: SparkSession) -> int:
     """How many tasks there should be at least; a Connect server does not tell its cores."""
-    from pyspark.errors import PySparkAttributeError
-
-    try:
-        return spark.sparkContext.defaultParallelism
-    except PySparkAttributeError:
-        return _DEFAULT_TASKS
+    return spark.sparkContext.defaultParallelism if has_context(spark) else _DEFAULT_TASKS
 
 
 def _short(error: Exception) -> str:

@@ -3,8 +3,8 @@
 Theory: one commit of the table adds the rows of the letters that can be read now, and lists the
 files of letters that go and the file of those that stay (`settling` lets the side table follow). So
 a letter is a letter or a row and never both or neither, however often a replay runs or where it
-crashes. A replay never counts as late, moves no frontier, and does not take the table from the
-query that fills it.
+crashes. Groups of files of letters are parts that may be read elsewhere (`parts`). A replay never
+counts as late, moves no frontier, and does not take the table from the query that fills it.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ from strandline.lakehouse.locations.credentials import public_settings
 from strandline.lakehouse.pipeline.target import Target, Write, batch_writer
 from strandline.lakehouse.tables.backend import Conflict, DataFile
 from strandline.lakehouse.tables.committing import Proposal
-from strandline.lakehouse.tables.definition import DEAD_LETTERS, TableSpec
+from strandline.lakehouse.tables.definition import DEAD_LETTERS
 from strandline.lakehouse.tables.errors import FencedWriter, SchemaMoved
 from strandline.lakehouse.tables.history import REPLAY
 from strandline.lakehouse.tables.identity import TableState
 from strandline.lakehouse.tables.names import OwnNames
+from strandline.lakehouse.tables.parts import portions
 from strandline.lakehouse.tables.presence import check_present
 from strandline.lakehouse.tables.store import TableStore
 from strandline.lakehouse.tables.written import TaskWrite
@@ -61,8 +62,7 @@ def replay(
         state = store.state_of(snapshot)
         letters = store.files(DEAD_LETTERS)
         check_present(letters)
-        files = [item for item in letters if _has(item, wanted, store.spec.names)]
-        reading = _Reading(store.spec, files, wanted)
+        reading = _Reading(store, letters, wanted)
         fresh = replace(state, frontiers={}, watermark_us=None)
         target = Target(store.spec, fresh, public_settings())
         if through is None:
@@ -80,7 +80,7 @@ def replay(
                 Proposal(
                     kind=REPLAY,
                     writes=tuple(written),
-                    removes=tuple(item.path.name for item in files),
+                    removes=tuple(item.path.name for item in reading.files),
                 ),
             )
         except (Conflict, SchemaMoved):
@@ -90,40 +90,80 @@ def replay(
     raise FencedWriter(f"The table {store.spec.name} is changed all the time by others.")
 
 
-def _has(file: DataFile, wanted: LetterFilter, names: OwnNames) -> bool:
-    letters = stores.dataset([file.path], letter_schema(names))
-    return bool(letters.count_rows(filter=wanted.replayable(names)))
+class Share(NamedTuple):
+    """A part: files of letters, and which of them are meant."""
+
+    target: Target
+    files: tuple[DataFile, ...]
+    wanted: LetterFilter
+    name: str
+
+
+class _Read(NamedTuple):
+    """What became of a part: the files that had letters that are meant, and how many these were."""
+
+    written: TaskWrite
+    files: tuple[DataFile, ...] = ()
+    meant: int = 0
 
 
 class _Reading:
-    """Letters being read again; `meant` of them, of which so many are rows now (`replayed`)."""
+    """Letters being read again; `meant` of them, of which so many are rows now (`replayed`).
 
-    def __init__(self, spec: TableSpec, files: list[DataFile], wanted: LetterFilter) -> None:
-        self._spec = spec
-        self._files = files
-        self._wanted = wanted.replayable(spec.names)
+    `files` are those that go: in them were all that are meant.
+    """
+
+    def __init__(self, store: TableStore, files: list[DataFile], wanted: LetterFilter) -> None:
+        self._store = store
+        self._all = files
+        self._wanted = wanted
+        self.files: list[DataFile] = []
         self.meant = 0
         self.replayed = 0
 
     def write(self, target: Target) -> list[TaskWrite]:
-        """What is meant goes to the writer as records, the rest as letters."""
-        names = self._spec.names
-        writer = batch_writer(target, "replay")
-        self.meant = 0
-        try:
-            for item in self._files:
-                letters = stores.dataset([item.path], letter_schema(names))
-                for batch in letters.to_batches(filter=self._wanted):
-                    self.meant += batch.num_rows
-                    writer.write(_records(batch, names))
-                for batch in letters.to_batches(filter=~self._wanted):
-                    writer.keep_letters(batch)
-            written = writer.finish()
-        except BaseException:
-            writer.abort()
-            raise
-        self.replayed = sum(item.rows for item in written.files)
-        return [written]
+        """What is meant goes to the writer as records, the rest of its files as letters."""
+        shares = [
+            Share(target, tuple(mine), self._wanted, f"replay-{number}")
+            for number, mine in enumerate(portions(self._all))
+        ]
+        done = self._store.committer.carrier(
+            read_again,
+            shares,
+            size=sum(file.size for file in self._all),
+            # What was staged goes with its directory.
+            undo=lambda one: None if target.staging else self._store.discard([one.written]),
+        )
+        self.files = [file for each in done for file in each.files]
+        self.meant = sum(each.meant for each in done)
+        self.replayed = sum(item.rows for each in done for item in each.written.files)
+        return [each.written for each in done]
+
+
+def read_again(share: Share) -> _Read:
+    """Carry out one part. A file without a letter that is meant stays as it is."""
+    names = share.target.spec.names
+    wanted = share.wanted.replayable(names)
+    touched = []
+    meant = 0
+    writer = batch_writer(share.target, share.name)
+    try:
+        for item in share.files:
+            letters = stores.dataset([item.path], letter_schema(names))
+            count = letters.count_rows(filter=wanted)
+            if not count:
+                continue
+            meant += count
+            touched.append(item)
+            for batch in letters.to_batches(filter=wanted):
+                writer.write(_records(batch, names))
+            for batch in letters.to_batches(filter=~wanted):
+                writer.keep_letters(batch)
+        written = writer.finish()
+    except BaseException:
+        writer.abort()
+        raise
+    return _Read(written, tuple(touched), meant)
 
 
 def _records(letters: pa.RecordBatch, names: OwnNames) -> pa.RecordBatch:

@@ -29,6 +29,7 @@ from strandline.lakehouse.pipeline.healing import Healer
 from strandline.lakehouse.pipeline.keeping import Keeper
 from strandline.lakehouse.pipeline.lag import Lag, lag_of
 from strandline.lakehouse.pipeline.options import isolation_of
+from strandline.lakehouse.pipeline.parts_in_spark import carrier_of
 from strandline.lakehouse.pipeline.publishing import Publisher
 from strandline.lakehouse.pipeline.query import Attempt, RunContext, committed_event
 from strandline.lakehouse.pipeline.start_offsets import StartOffsets, start_offsets
@@ -207,7 +208,9 @@ class Runner:
         through = None
         if context.transform is not None:
             through = Passage(context.spark, context.spec, context.transform).write
-        return Healer(open_store(context.spec), self._tell, through)
+        store = open_store(context.spec)
+        store.carry_out_by(carrier_of(context.spark))
+        return Healer(store, self._tell, through)
 
     def _begin(self) -> StartOffsets:
         """Where to begin; the frontier is known and published afterwards."""

@@ -15,6 +15,7 @@ from strandline.errors import InvalidSetting
 from strandline.lakehouse.pipeline.events import Event, Notice, Stopped
 from strandline.lakehouse.pipeline.healing import Healer
 from strandline.lakehouse.pipeline.options import RunOptions
+from strandline.lakehouse.pipeline.parts_by_command import TooMuchHere, only_little
 from strandline.lakehouse.pipeline.up_to_date import finish_if_up_to_date
 from strandline.lakehouse.spark_options import STARTS_QUICKLY, SparkOptions, open_session
 from strandline.lakehouse.tables.definition import TableSpec
@@ -77,10 +78,15 @@ def run_table(
     store = open_store(spec, create=True)
     if (told := told_of_change(store, transform)) is not None:
         on_event(Notice(told))
+    is_healed = True
     if transform is None:
         # Also where nothing is new, and Spark is not started.
-        Healer(open_store(spec), on_event).maybe_heal()
-    if options.once and (stopped := finish_if_up_to_date(store, options, on_event)) is not None:
+        is_healed = _heal(spec, on_event)
+    if (
+        options.once
+        and is_healed
+        and (stopped := finish_if_up_to_date(store, options, on_event)) is not None
+    ):
         return stopped
 
     # Only here: it takes a second, which wrong options and a table that is up to date do not need.
@@ -114,6 +120,17 @@ def run_table(
 
     with LastingSession(make) as lasting, stop() as request:
         return Runner(context_of(lasting.spark), on_event, renew).run(request)
+
+
+def _heal(spec: TableSpec, on_event: Callable[[Event], None]) -> bool:
+    """Replay letters whose schemas are known by now; False if that is too much without Spark."""
+    store = open_store(spec)
+    store.carry_out_by(only_little)
+    try:
+        Healer(store, on_event).maybe_heal()
+    except TooMuchHere:
+        return False
+    return True
 
 
 class Sharing(Protocol):

@@ -1,18 +1,45 @@
 """Where parts of a work on files are carried out that do not depend on one another.
 
-Theory: joining small files, and merging changes into buckets, read and write files again, and
-come apart into parts that share no file. What asks for a work says how; where is decided by the
-process: in this one, part by part, or in tasks of Spark (`pipeline.parts_in_spark`). Only the
-description of a part and the list of its files travel. The commit is made by the one that asked.
+Theory: joining small files, merging changes into buckets, writing a table again with other columns
+and reading dead letters again read and write files, and come apart into parts that share no file.
+What asks for a work says how; where is decided by the process: in this one, part by part, or in
+tasks of Spark (`pipeline.parts_in_spark`). Only the description of a part and the list of its files
+travel. The commit is made by the one that asked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, Protocol, TypeVar
 
 Part = TypeVar("Part")
 Done = TypeVar("Done")
+
+
+class Sized(Protocol):
+    """A file."""
+
+    @property
+    def size(self) -> int: ...
+
+
+_File = TypeVar("_File", bound=Sized)
+PORTION_BYTES: Final = 64 << 20
+"""About as much as one task reads, where files may be divided among tasks at will."""
+
+
+def portions(files: Iterable[_File], most: int = PORTION_BYTES) -> Iterator[list[_File]]:
+    """Files in groups of so many bytes, if not a single one has more."""
+    group: list[_File] = []
+    size = 0
+    for each in files:
+        if group and size + each.size > most:
+            yield group
+            group, size = [], 0
+        group.append(each)
+        size += each.size
+    if group:
+        yield group
 
 
 class Carrier(Protocol):

@@ -1,7 +1,8 @@
 """All files of a table, written again with other columns; belonging to nothing until a commit.
 
-What is made here replaces what was there in one commit of the table, whose side tables follow it:
-`widening` and `upgrading` say with which columns, and commit.
+Groups of files are parts that may be written elsewhere (`parts`). What is made here replaces what
+was there in one commit of the table, whose side tables follow it: `widening` and `upgrading` say
+with which columns, and commit.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from strandline.lakehouse.locations.location import Location
 from strandline.lakehouse.tables.backend import DataFile
 from strandline.lakehouse.tables.definition import TableSpec
 from strandline.lakehouse.tables.files import PartitionedFiles, remove_files
+from strandline.lakehouse.tables.parts import Carrier, portions
 from strandline.lakehouse.tables.presence import check_present, check_written
 from strandline.lakehouse.tables.reading import read_batches
 from strandline.lakehouse.tables.written import WrittenFile
@@ -29,6 +31,23 @@ class Rewritten(NamedTuple):
     removes: tuple[DataFile, ...]
 
 
+class Again(NamedTuple):
+    """A part: files of one table that are written again, in the columns of `schema`."""
+
+    directory: Location
+    files: tuple[DataFile, ...]
+    schema: pa.Schema
+    names: Mapping[str, str]
+    task: str
+
+
+class _Made(NamedTuple):
+    """What became of a part. `unfit` tells of a value that does not fit; then no file is left."""
+
+    adds: tuple[WrittenFile, ...]
+    unfit: str = ""
+
+
 def rewrite(
     directory: Location,
     files: Sequence[DataFile],
@@ -36,6 +55,7 @@ def rewrite(
     *,
     names: Mapping[str, str] = NO_NAMES,
     task: str,
+    carrier: Carrier,
 ) -> Rewritten:
     """Write the rows of `files` again, in the columns of `schema`, in as many files or more.
 
@@ -43,21 +63,45 @@ def rewrite(
     BadTable if files are gone, FilesMissing, and `pyarrow.ArrowInvalid` for a value that does not
     fit its column's new type; then nothing new is left.
     """
-    called = [names.get(name, name) for name in schema.names]
-    adds: list[WrittenFile] = []
     check_present(files)
+    parts = [Again(directory, tuple(mine), schema, names, task) for mine in portions(files)]
+    made = carrier(
+        write_again,
+        parts,
+        size=sum(item.size for item in files),
+        undo=lambda done: remove_files(directory, done.adds),
+    )
+    adds = [file for each in made for file in each.adds]
+    unfit = next((each.unfit for each in made if each.unfit), "")
+    if unfit:
+        remove_files(directory, adds)
+        raise pa.ArrowInvalid(unfit)
     try:
-        for item in files:
-            # Divided by nothing: a file has one partition value, which is kept.
-            with PartitionedFiles(directory, (), task) as output:
-                for batch in read_batches([item.path], schema):
-                    output.write(batch.rename_columns(called))
-                adds += [made.placed(item.partition) for made in output.finish()]
         check_written(directory, adds)
     except BaseException:
         remove_files(directory, adds)
         raise
     return Rewritten(tuple(adds), tuple(files))
+
+
+def write_again(part: Again) -> _Made:
+    """Carry out one part. That a value does not fit is told, since a task's error is but text."""
+    called = [part.names.get(name, name) for name in part.schema.names]
+    adds: list[WrittenFile] = []
+    try:
+        for item in part.files:
+            # Divided by nothing: a file has one partition value, which is kept.
+            with PartitionedFiles(part.directory, (), part.task) as output:
+                for batch in read_batches([item.path], part.schema):
+                    output.write(batch.rename_columns(called))
+                adds += [made.placed(item.partition) for made in output.finish()]
+    except pa.ArrowInvalid as error:
+        remove_files(part.directory, adds)
+        return _Made((), str(error))
+    except BaseException:
+        remove_files(part.directory, adds)
+        raise
+    return _Made(tuple(adds))
 
 
 def forget(spec: TableSpec, made: Mapping[str | None, Rewritten]) -> None:

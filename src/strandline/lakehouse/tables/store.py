@@ -73,7 +73,7 @@ class TableStore:
         return self._backend
 
     def carry_out_by(self, carrier: Carrier) -> None:
-        """Have files joined, and merged into by key, elsewhere than in this process."""
+        """Have files written again, and merged into by key, elsewhere than in this process."""
         self.committer.carrier = self._maintenance.carrier = carrier
 
     def create(self, columns: pa.Schema | None = None) -> None:

@@ -27,6 +27,7 @@ from strandline.lakehouse.tables.history import UPGRADE, SideChange, describe
 from strandline.lakehouse.tables.landing import land
 from strandline.lakehouse.tables.names import FIRST, NAMES
 from strandline.lakehouse.tables.opening import open_backend, side_partitioning
+from strandline.lakehouse.tables.parts import Carrier
 from strandline.lakehouse.tables.reading import stored_columns
 from strandline.lakehouse.tables.removals import stamp_removed
 from strandline.lakehouse.tables.rewriting import Rewritten, forget, rewrite
@@ -54,7 +55,7 @@ def upgrade(spec: TableSpec, sides: SideTables, committer: Committer) -> int:
             for side in (None, *SIDES):
                 present = snapshot if side is None else sides.load(side)
                 if present is not None:
-                    made[side] = _rewrite(spec, side, present)
+                    made[side] = _rewrite(spec, side, present, committer.carrier)
         except BaseException:
             forget(spec, made)
             raise
@@ -89,7 +90,7 @@ def _check(spec: TableSpec, newer: TableSpec, snapshot: Snapshot) -> None:
             )
 
 
-def _rewrite(spec: TableSpec, side: str | None, snapshot: Snapshot) -> Rewritten:
+def _rewrite(spec: TableSpec, side: str | None, snapshot: Snapshot, carrier: Carrier) -> Rewritten:
     schema = stored_columns(spec, side, snapshot.schema)
     directory = spec.directory(side)
     return rewrite(
@@ -98,6 +99,7 @@ def _rewrite(spec: TableSpec, side: str | None, snapshot: Snapshot) -> Rewritten
         schema,
         names=FIRST.renamed(NAMES, letters=side == DEAD_LETTERS),
         task="upgrade",
+        carrier=carrier,
     )
 
 

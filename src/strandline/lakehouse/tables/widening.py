@@ -22,6 +22,7 @@ from strandline.lakehouse.tables.definition import LATE, TableSpec, partitioning
 from strandline.lakehouse.tables.errors import FencedWriter
 from strandline.lakehouse.tables.history import WIDENING, SideChange, describe
 from strandline.lakehouse.tables.landing import land
+from strandline.lakehouse.tables.parts import Carrier
 from strandline.lakehouse.tables.reading import stored_columns
 from strandline.lakehouse.tables.removals import stamp_removed
 from strandline.lakehouse.tables.rewriting import Rewritten, forget, rewrite
@@ -41,10 +42,10 @@ def widen(
         _check(spec, snapshot, column)
         made: dict[str | None, Rewritten] = {}
         try:
-            made[None] = _rewrite(spec, None, snapshot, column)
+            made[None] = _rewrite(spec, None, snapshot, column, committer.carrier)
             late = sides.load(LATE)
             if late is not None and column in late.schema.names:
-                made[LATE] = _rewrite(spec, LATE, late, column)
+                made[LATE] = _rewrite(spec, LATE, late, column, committer.carrier)
         except BaseException:
             forget(spec, made)
             raise
@@ -74,10 +75,14 @@ def _check(spec: TableSpec, snapshot: Snapshot, column: str) -> None:
         raise InvalidSetting("column", f"The table is divided by column {column}.")
 
 
-def _rewrite(spec: TableSpec, side: str | None, snapshot: Snapshot, column: str) -> Rewritten:
+def _rewrite(
+    spec: TableSpec, side: str | None, snapshot: Snapshot, column: str, carrier: Carrier
+) -> Rewritten:
     schema = as_doubles(stored_columns(spec, side, snapshot.schema), column)
     try:
-        return rewrite(spec.directory(side), snapshot.files(), schema, task="widen")
+        return rewrite(
+            spec.directory(side), snapshot.files(), schema, task="widen", carrier=carrier
+        )
     except pa.ArrowInvalid as error:
         raise InvalidSetting(
             "column", f"Column {column} has a value that is no double exactly: {error}."

@@ -25,10 +25,12 @@ def replay_through(
     transform = transform or transform_of(store.spec)
     if transform is None:
         return replay(store, wanted)
+    from strandline.lakehouse.pipeline.parts_in_spark import carrier_of
     from strandline.lakehouse.session_lasting import has_session
     from strandline.lakehouse.transforming.writing import Passage
 
     is_given = has_session()
     session = open_session(f"table replay {store.spec.name}", spark or SparkOptions())
+    store.carry_out_by(carrier_of(session))
     with nullcontext() if is_given else session:
         return replay(store, wanted, Passage(session, store.spec, transform).write)
