@@ -277,6 +277,7 @@ def main() -> int:
     parser.add_argument("--connections", type=int, default=10_000, help="that say nothing")
     parser.add_argument("--frames", type=int, default=100_000, help="before, and after, at least")
     parser.add_argument("--seconds", type=float, default=20, help="of each part at least")
+    parser.add_argument("--attacks", default="silent,before,after", help="which of them")
     parser.add_argument("--rate", type=float, default=0, help="frames per second; 0: all there are")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--data-dir", type=Path, default=Path("/dev/shm"))
@@ -299,6 +300,8 @@ def main() -> int:
                 ("before", broker.sasl_port, options.frames),
                 ("after", broker.sasl_port, options.frames),
             ):
+                if kind not in options.attacks.split(","):
+                    continue
                 rate = options.rate / THREADS
                 what = Attack(kind, port, count, rate, options.seed)
                 rounds.append(attack(honest, what, options.seconds))

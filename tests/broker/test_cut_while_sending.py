@@ -43,6 +43,8 @@ class Host:
 
     def call_soon(self, callback: object) -> None: ...
 
+    def call_in_turn(self, callback: object) -> None: ...
+
     def disconnected(self, transport: object, reason: str | None) -> None:
         del transport
         self.ended_by.append(reason)

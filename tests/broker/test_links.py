@@ -132,6 +132,9 @@ class Rig:
     def call_soon(self, callback: Callable[[], None]) -> None:
         self._loop.call_soon(callback)
 
+    def call_in_turn(self, callback: Callable[[], None]) -> None:
+        self._loop.call_soon(callback)
+
     def tell(self, event: Callable[[Instant], None]) -> None:
         event(read_clock())
         self.end()

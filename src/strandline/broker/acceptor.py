@@ -18,6 +18,7 @@ from strandline.broker.addresses import plain_peer
 from strandline.broker.connection_limits import ConnectionLimits
 from strandline.broker.frame_memory import FrameMemory
 from strandline.broker.handle_budget import HandleBudget
+from strandline.broker.newcomers import Newcomers
 
 log = logging.getLogger(__name__)
 
@@ -57,15 +58,17 @@ class Acceptor:
         limits: ConnectionLimits,
         admit: Callable[[socket.socket, str, str], None],
         make_way: Callable[[], object],
+        newcomers: Newcomers,
     ) -> None:
         """`admit` gets each accepted socket, its address and the name of the listener; `make_way`
-        closes another connection, as there are too many."""
+        closes another connection, as there are too many. `newcomers` watch the listeners."""
         self.is_started = False
         self._listeners = listeners
         self._handles = handles
         self._limits = limits
         self._admit = admit
         self._make_way = make_way
+        self._newcomers = newcomers
         self._loop = asyncio.get_running_loop()
         self._retry: asyncio.TimerHandle | None = None
         self._full: dict[ListenerSocket, None] = {}
@@ -80,7 +83,7 @@ class Acceptor:
         self.is_started = True
         for listener in self._listeners:
             listener.socket.setblocking(False)
-            self._loop.add_reader(listener.socket, self._accept, listener)
+            self._newcomers.add_reader(listener.socket, self._accept, listener)
 
     def pause(self) -> None:
         """Leave new connections in the kernel's queue until `start`."""
@@ -91,7 +94,7 @@ class Acceptor:
         self._waits.clear()
         self._full.clear()
         for listener in self._listeners:
-            self._loop.remove_reader(listener.socket)
+            self._newcomers.remove_reader(listener.socket)
 
     def close(self) -> None:
         """Stop accepting connections."""
@@ -113,7 +116,7 @@ class Acceptor:
         """There may be room again: a connection has ended, or a setting has changed."""
         full, self._full = self._full, {}
         for each in full:
-            self._loop.add_reader(each.socket, self._accept, each)
+            self._newcomers.add_reader(each.socket, self._accept, each)
 
     def _accept(self, listener: ListenerSocket) -> None:
         for _ in range(_ACCEPTS_PER_ROUND):
@@ -143,6 +146,8 @@ class Acceptor:
                 if self._limits.must_make_way:
                     self._make_way()
                 self._admit(accepted, host, listener.name)
+            if self._newcomers.is_slice_over:
+                return
 
     def _may_accept(self, listener: ListenerSocket) -> bool:
         """Whether another client of the listener is looked at; if not, clients wait."""
@@ -150,17 +155,17 @@ class Acceptor:
         if setting is not None:
             log.warning("Clients of the listener %s wait: %s is reached", listener.name, setting)
             self._full[listener] = None
-            self._loop.remove_reader(listener.socket)
+            self._newcomers.remove_reader(listener.socket)
             return False
         wait_ms = self._limits.wait_ms(listener.name, _now_ms())
         if wait_ms:
-            self._loop.remove_reader(listener.socket)
+            self._newcomers.remove_reader(listener.socket)
             self._waits[listener] = self._loop.call_later(wait_ms / 1000, self._go_on, listener)
         return not wait_ms
 
     def _go_on(self, listener: ListenerSocket) -> None:
         del self._waits[listener]
-        self._loop.add_reader(listener.socket, self._accept, listener)
+        self._newcomers.add_reader(listener.socket, self._accept, listener)
 
     def _may_enter(self, accepted: socket.socket, host: str, address: object) -> bool:
         handles = self._handles

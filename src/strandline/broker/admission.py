@@ -9,12 +9,14 @@ from __future__ import annotations
 import logging
 import socket
 import ssl
+import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from strandline.broker.handshakes import Handshakes, reason_of
 from strandline.broker.streams import PlainStream, Stream, TlsStream
+from strandline.node.sparing_log import SparingLog
 from strandline.types import ANONYMOUS, Principal
 
 if TYPE_CHECKING:
@@ -46,6 +48,7 @@ class Admission:
         self._timeout_s = timeout_s
         self._admitted = admitted
         self._left = left
+        self._failures = SparingLog(log)
 
     def arrived(self, accepted: socket.socket, host: str, listener: str) -> None:
         """A client has connected."""
@@ -79,7 +82,8 @@ class Admission:
     def _refuse(self, host: str, listener: str, error: OSError) -> None:
         self.failed += 1
         self._left(host, listener)
-        log.info(
+        self._failures.info(
+            time.monotonic_ns() // 1_000_000,
             "The TLS handshake with %s on the listener %s failed: %s",
             host,
             listener,

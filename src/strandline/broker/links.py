@@ -56,6 +56,7 @@ class Turns(Protocol):
     def tell(self, event: Callable[[Instant], None]) -> None: ...
     def watch(self, transport: Watched, *, read: bool, write: bool) -> None: ...
     def call_soon(self, callback: Callable[[], None]) -> None: ...
+    def call_in_turn(self, callback: Callable[[], None]) -> None: ...
 
 
 class Link:
@@ -133,6 +134,7 @@ class Links:
         self._tls = tls
         self._handshakes = handshakes
         self.call_soon = turns.call_soon
+        self.call_in_turn = turns.call_in_turn
         self.begin = turns.begin
         self.end = turns.end
         self.end_soon = turns.end_soon

@@ -22,6 +22,7 @@ from strandline.broker.connection_limits import ConnectionLimits
 from strandline.broker.handshakes import Handshakes
 from strandline.broker.idle import IdleConnections
 from strandline.broker.links import Links
+from strandline.broker.newcomers import Newcomers, Readiness, Suspects
 from strandline.broker.receive_buffers import BufferPool
 from strandline.broker.server_tls import ServerTls
 from strandline.broker.slow_work import SlowWork
@@ -48,8 +49,9 @@ from strandline.node.effects import (
     WriteMetadata,
 )
 from strandline.node.node import Node
+from strandline.node.sparing_log import SparingLog
 from strandline.storage.files import Files
-from strandline.types import Instant, Principal
+from strandline.types import ANONYMOUS, Instant, Principal
 
 __all__ = ["Limits", "ListenerSocket", "Server", "read_clock"]
 
@@ -100,12 +102,17 @@ class Server:
         self._idle = IdleConnections(
             self._transports, limits.idle_ms_max, lambda: self._tick().monotonic_ms
         )
+        self._suspects = Suspects()
+        self._newcomers = Newcomers(self._is_flood, self._end_turn_now)
+        self._closings = SparingLog(log)
+        self.call_in_turn = self._newcomers.later
         self._acceptor = Acceptor(
             listeners,
             limits.handles,
             self._limits,
             self._admission.arrived,
             partial(self._idle.make_way, self._limits.is_spared),
+            self._newcomers,
         )
         self._shared = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
         self._pool = BufferPool(_POOLED_BUFFERS, limits.frames)
@@ -190,6 +197,7 @@ class Server:
         if self._is_attached:
             self.handles.detach()
             self._is_attached = False
+        self._newcomers.close()
         self._idle.stop()
         for handle in (self._alarm, self._turn):
             if handle is not None:
@@ -204,6 +212,7 @@ class Server:
                 handle.cancel()
         self._alarm = self._turn = None
         self._acceptor.pause()
+        self._newcomers.pause()
         for transport in self._connected():
             self._loop.remove_reader(transport.socket)
             self._loop.remove_writer(transport.socket)
@@ -213,6 +222,7 @@ class Server:
         if not self._paused:
             return
         self._paused = False
+        self._newcomers.resume()
         for transport in self._connected():
             read, write = transport.watching
             self.watch(transport, read=read, write=write)
@@ -254,6 +264,7 @@ class Server:
         """A client has connected, and speaks as its listener demands."""
         connection = self._node.open_connection(host, listener, principal, self._tick())
         transport = Transport(self, connection, stream, shared=self._shared, pool=self._pool)
+        transport.is_newcomer = self._is_flood()
         transport.last_active_ms = self._now.monotonic_ms
         self._transports[connection.id] = transport
         transport.update_watch()
@@ -270,14 +281,30 @@ class Server:
         # By its number: asyncio writes down the socket itself when it does not know it, which costs
         # more than all else that is done to accept a connection.
         descriptor = transport.socket.fileno()
+        readiness: Readiness = self._newcomers if transport.is_newcomer else self._loop
         if read:
-            self._loop.add_reader(descriptor, transport.on_readable)
+            readiness.add_reader(descriptor, transport.on_readable)
         else:
-            self._loop.remove_reader(descriptor)
+            readiness.remove_reader(descriptor)
         if write:
-            self._loop.add_writer(descriptor, transport.on_writable)
+            readiness.add_writer(descriptor, transport.on_writable)
         else:
-            self._loop.remove_writer(descriptor)
+            readiness.remove_writer(descriptor)
+
+    def _is_flood(self) -> bool:
+        return self._suspects.is_flood(self._now.monotonic_ms)
+
+    def _settle(self, transport: Transport[Connection]) -> None:
+        """A newcomer was answered: from now on it is served with all others, if it may be."""
+        connection = transport.connection
+        gate = connection.gate
+        if (gate is None or not gate.is_shut) and _who(connection) not in self._suspects:
+            descriptor = transport.socket.fileno()
+            self._newcomers.remove_reader(descriptor)
+            self._newcomers.remove_writer(descriptor)
+            transport.is_newcomer = False
+            read, write = transport.watching
+            self.watch(transport, read=read, write=write)
 
     def call_soon(self, callback: Callable[[], None]) -> None:
         """Have something read in the next round of the loop, unless the server is paused then."""
@@ -291,14 +318,21 @@ class Server:
         """Forget a transport that is about to close its socket."""
         connection = transport.connection
         descriptor = transport.socket.fileno()
-        self._loop.remove_reader(descriptor)
-        self._loop.remove_writer(descriptor)
+        readiness: Readiness = self._newcomers if transport.is_newcomer else self._loop
+        readiness.remove_reader(descriptor)
+        readiness.remove_writer(descriptor)
+        if transport.is_turned_out:
+            self._suspects.note(_who(connection), self._now.monotonic_ms)
         del self._transports[connection.id]
         self._acceptor.left(connection.client_host, connection.listener)
         self._node.close_connection(connection)
         if reason is not None:
-            log.info(
-                "Connection %d from %s closed: %s", connection.id, connection.client_host, reason
+            self._closings.info(
+                self._now.monotonic_ms,
+                "Connection %d from %s closed: %s",
+                connection.id,
+                connection.client_host,
+                reason,
             )
 
     # -- turns -------------------------------------------------------------------------------
@@ -319,6 +353,12 @@ class Server:
     def end_soon(self) -> None:
         """End the turn with the next round of the loop: effects may be under way now."""
         self._schedule_turn()
+
+    def _end_turn_now(self) -> None:
+        """What has come in is not to wait for what newcomers bring."""
+        if self._turn is not None:
+            self._turn.cancel()
+            self._finish_turn()
 
     def _tick(self) -> Instant:
         self._now = read_clock()
@@ -355,10 +395,12 @@ class Server:
                 transport = self._transports.get(effect.connection)
                 if transport is not None:
                     transport.send(effect.chunks)
+                    if transport.is_newcomer and not transport.closed:
+                        self._settle(transport)
             case Close():
                 transport = self._transports.get(effect.connection)
                 if transport is not None:
-                    transport.close(effect.reason)
+                    transport.turn_out(effect.reason)
             case WriteMetadata() | SyncLog() | RemoveFiles():
                 self._slow_work.begin(effect)
             case CleanLog():
@@ -411,3 +453,9 @@ class Server:
         except Exception:
             log.exception("An event could not be handled")
         self._schedule_turn()
+
+
+def _who(connection: Connection) -> str:
+    """Whose conduct it is: a user's, or where there are none an address's."""
+    principal = connection.principal
+    return connection.client_host if principal == ANONYMOUS else str(principal)

@@ -57,6 +57,7 @@ class Transport(Generic[PartyT]):
     """Whether its large frames are read even beyond the memory for them."""
 
     __slots__ = (
+        "_has_turn",
         "_host",
         "_is_held_back",
         "_is_starved",
@@ -68,6 +69,8 @@ class Transport(Generic[PartyT]):
         "_stream",
         "closed",
         "connection",
+        "is_newcomer",
+        "is_turned_out",
         "last_active_ms",
         "socket",
         "watching",
@@ -87,12 +90,17 @@ class Transport(Generic[PartyT]):
         self.socket = stream.socket
         self._stream = stream
         self.closed = False
+        self.is_newcomer = False
+        self.is_turned_out = False
+        """Whether it was closed for what it has sent."""
         self.last_active_ms = 0
         self._shared = shared
         self._pool = pool
         self._large: LargeFrame | None = None
         self._leftover = b""
         self._is_held_back = False
+        self._has_turn = False
+        """Whether a newcomer waits for its turn."""
         self._is_starved = False
         """Whether the frame that arrives waits for memory."""
         self._pending: deque[bytes | memoryview | FileRange] = deque()
@@ -120,7 +128,8 @@ class Transport(Generic[PartyT]):
     def _read_again(self) -> None:
         """There is more input than the loop knows of, for when it may be read."""
         if self.watching[0] and not self.closed:
-            self._host.call_soon(self._look_again)
+            host = self._host
+            (host.call_in_turn if self.is_newcomer else host.call_soon)(self._look_again)
 
     def look_again(self) -> None:
         """The loop was not asked for a while: there may be input that it knows nothing of."""
@@ -164,7 +173,7 @@ class Transport(Generic[PartyT]):
             (size,) = _SIZE.unpack_from(view, position)
             if size < 0 or size > connection.frame_bytes_max:
                 allowed = connection.frame_bytes_max
-                self.close(f"a frame of {size} bytes was announced; {allowed} are allowed")
+                self.turn_out(f"a frame of {size} bytes was announced; {allowed} are allowed")
                 return
             start = position + 4
             if end - start < size:
@@ -179,8 +188,13 @@ class Transport(Generic[PartyT]):
             position = start + size
             if self.closed:
                 return
+            if self.is_newcomer:
+                break
         self._leftover = bytes(view[position:end])
         self._is_held_back = not connection.wants_input
+        if self.is_newcomer and position and position < end and not self._is_held_back:
+            self._is_held_back = True
+            self._wait_for_turn()
         self.update_watch()
 
     def _may_take(self, more: int) -> bool:
@@ -219,6 +233,22 @@ class Transport(Generic[PartyT]):
 
     def resume(self) -> None:
         """Go on with frames that waited because too many requests were in flight."""
+        if self.is_newcomer:
+            self._wait_for_turn()
+        else:
+            self._go_on()
+        self.update_watch()
+
+    def _wait_for_turn(self) -> None:
+        if self._is_held_back and not self._has_turn:
+            self._has_turn = True
+            self._host.call_in_turn(self._take_turn)
+
+    def _take_turn(self) -> None:
+        self._has_turn = False
+        self._go_on()
+
+    def _go_on(self) -> None:
         if self._is_held_back and not self._pending and self.connection.wants_input:
             leftover, self._leftover = self._leftover, b""
             # A copy of its own: handling a frame may patch it, and `bytes` cannot be written to.
@@ -227,7 +257,6 @@ class Transport(Generic[PartyT]):
                 self._host.end_soon()
             except Exception as error:  # noqa: BLE001 -- as above
                 self._fail(error)
-        self.update_watch()
 
     # -- writing -----------------------------------------------------------------------------
 
@@ -372,6 +401,11 @@ class Transport(Generic[PartyT]):
                     break
                 drained += count
         self.close(None)
+
+    def turn_out(self, reason: str) -> None:
+        """Close it for what it has sent."""
+        self.is_turned_out = True
+        self.close(reason)
 
     def close(self, reason: str | None) -> None:
         """Close the socket and drop unfinished input and output. Idempotent."""

@@ -50,6 +50,9 @@ class Host(Protocol):
     def call_soon(self, callback: Callable[[], None]) -> None:
         """Call that in the next round of the loop."""
 
+    def call_in_turn(self, callback: Callable[[], None]) -> None:
+        """Call that when it is a newcomer's turn."""
+
     def watch(self, transport: Watched, *, read: bool, write: bool) -> None:
         """Call `on_readable` / `on_writable` from now on when the socket is ready."""
 
@@ -58,6 +61,8 @@ class Watched(Protocol):
     """What the loop watches for a transport."""
 
     socket: socket.socket
+    is_newcomer: bool
+    """Whether it waits for its turn among others that are new."""
 
     def on_readable(self) -> None: ...
     def on_writable(self) -> None: ...

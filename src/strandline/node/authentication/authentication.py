@@ -6,6 +6,7 @@ together; what one client has to pass is in `gate`.
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Callable
 from random import Random
@@ -19,6 +20,7 @@ from strandline.node.connection import Connection
 from strandline.node.metadata import Metadata
 from strandline.node.outbox import Outbox
 from strandline.node.settings import Settings
+from strandline.node.sparing_log import SparingLog
 from strandline.node.timers import Timers
 from strandline.types import Instant
 
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
     from strandline.node.authentication.sasl_listeners import SaslListener, Tokens
     from strandline.node.authentication.tokens import TokenChecker
     from strandline.node.peer_login import PeerLogin
+
+log = logging.getLogger(__name__)
 
 
 class Attempts(NamedTuple):
@@ -46,6 +50,7 @@ class Authentication:
     ) -> None:
         self.timers = timers
         self.outbox = outbox
+        self.failures = SparingLog(log)
         self.attempts: Counter[Attempts] = Counter()
         self.serve: Callable[[Connection, memoryview, Instant], None] = _nothing
         """How the node handles a request."""

@@ -14,7 +14,6 @@ at a time, of `sasl.server.max.receive.size` at most, and so many of them, withi
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
@@ -28,6 +27,7 @@ from strandline.node.authentication.mechanisms import (
 from strandline.node.connection import Connection
 from strandline.node.outbox import Outbox
 from strandline.node.request import Request
+from strandline.node.sparing_log import SparingLog
 from strandline.node.timers import Timer, Timers
 from strandline.protocol.apis import KNOWN, ApiKey
 from strandline.protocol.framing import parse_request_header, peek
@@ -38,8 +38,6 @@ from strandline.protocol.messages.sasl_authenticate import (
 from strandline.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from strandline.protocol.schema import decode_from
 from strandline.types import USER, Instant, Principal
-
-log = logging.getLogger(__name__)
 
 _REQUESTS_MAX: Final = 16
 """Before authentication: more than any mechanism needs."""
@@ -63,6 +61,7 @@ class Guard(Protocol):
 
     timers: Timers
     outbox: Outbox
+    failures: SparingLog
     serve: Callable[[Connection, memoryview, Instant], None]
 
     def count(self, listener: str, mechanism: str, *, failed: bool) -> None: ...
@@ -269,7 +268,8 @@ class Gate:
     def _refuse(self, request: Request[Any], response: object, reason: str, now: Instant) -> None:
         """Answer and close, but not at once: guessing is to be slow."""
         self._authentication.count(self._connection.listener, self._mechanism, failed=True)
-        log.info(
+        self._authentication.failures.info(
+            now.monotonic_ms,
             "Failed authentication of %s on the listener %s with %s: %s",
             self._connection.client_host,
             self._connection.listener,
