@@ -33,9 +33,9 @@ from bench.environment import processor_name
 from bench.kafka_jars import JarsError, delta_jars, spark_kafka_jars
 from strandline.client.cluster import ClusterClient
 from strandline.client.producer import Producer, ProducerSettings
+from strandline.lakehouse.pipeline.batches import RunContext
 from strandline.lakehouse.pipeline.events import Committed, Event
 from strandline.lakehouse.pipeline.options import RunOptions
-from strandline.lakehouse.pipeline.query import RunContext
 from strandline.lakehouse.pipeline.runner import Runner
 from strandline.lakehouse.pipeline.running import NeverStopped
 from strandline.lakehouse.session import session

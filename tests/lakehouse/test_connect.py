@@ -1,4 +1,4 @@
-"""Spark Connect: another process, without a JVM, proves a table, reads it by name, and writes."""
+"""Spark Connect: another process, without a JVM, fills tables, proves one, reads and writes."""
 
 from __future__ import annotations
 
@@ -19,35 +19,87 @@ from strandline.client.producer import Producer
 from strandline.errors import InvalidSetting
 from strandline.lakehouse.session_master import NoSpark, check_master
 from strandline.lakehouse.session_remote import open_remote
-from strandline.lakehouse.tables.identity import BatchIdentity, OffsetRange
 from strandline.lakehouse.tables.spec import save_spec
 from strandline.testing import Cluster
 from tests.lakehouse.tables.table_world import TableWorld
 
-PATIENCE_S = 120.0
-READING = """
-import sys
+PATIENCE_S = 300.0
+PROVEN = (
+    "Proven: every record of the log below the frontier is in the table, or in a table beside it, "
+    "exactly once."
+)
+IN_A_CLIENT = """
+import sys, threading
+import strandline
+from click.testing import CliRunner
+from pyspark.sql import functions as f
+from pyspark.sql.connect.session import SparkSession
+from strandline.cli.main import cli
+from strandline.lakehouse.pipeline import batches, tasks
 from strandline.lakehouse.session_remote import open_remote
-spark = open_remote(sys.argv[1], {})
-rows = spark.read.format("strandline_table").option("tables", sys.argv[2]).load("flights")
-print(sorted(row.n for row in rows.where("n > 0").collect()))
-"""
+server, bootstrap, tables = sys.argv[1:]
+tasks.ROWS_PER_TASK = 2  # several tasks a batch
+spark = strandline.SparkOptions(master=server)
+told = []
+def show(*what):
+    print(*what)
+def command(*words):
+    address = ("--remote", server, "--bootstrap", bootstrap, "--tables", tables)
+    ended = CliRunner().invoke(cli, ["table", *words, *address])
+    show(ended.exit_code, ended.output.splitlines()[-1])
 
-WRITING = """
-import sys
-from strandline.lakehouse.session_remote import open_remote
-spark = open_remote(sys.argv[1], {})
-written, streamed = sys.argv[2] + "/written", sys.argv[2] + "/streamed"
+# A commit for each two offsets. The answer to the first job is lost, though its files are written,
+# and the server ends the session after the first commit.
+write = batches.write_ranges
+def losing(*about):
+    batches.write_ranges = write
+    write(*about)
+    raise ConnectionError("The answer is lost.")
+batches.write_ranges = losing
+plain = strandline.open_table("plain", tables)
+def lose(event):
+    told.append(event)
+    if isinstance(event, strandline.Committed) and event.sequence == 1:
+        SparkSession.getActiveSession().client.release_session()
+run = plain.run(bootstrap, rows_per_commit=2, spark=spark, on_event=lose)
+show(run.commits, run.rows, run.dead_letters)
+for words in ("The answer is lost.", "Its session had ended; there is a new one."):
+    show(any(words in str(each) for each in told))
+command("verify", "plain")
+
+# Until it is stopped; a row for each key, through a function, which drops others.
+keyed = strandline.open_table("keyed", tables)
+stop = threading.Event()
+def enrich(batch):
+    spark = batch.sparkSession
+    names = spark.createDataFrame([(0, "even"), (1, "odd")], "half long, name string")
+    return batch.where("n < 4").withColumn("half", f.expr("n % 2")).join(names, "half")
+def stopping(event):
+    if isinstance(event, strandline.Committed):
+        stop.set()
+options = dict(once=False, interval_ms=100, stop=stop, on_event=stopping)
+run = keyed.run(bootstrap, spark=spark, transform=enrich, **options)
+show(run.commits, sorted((row["n"], row["name"]) for row in keyed.to_arrow().to_pylist()))
+
+select = "select n * 2 as twice, {place} from batch where n > 0"
+command("run", "chosen", "--once", "--select", select)
+command("rebuild", "chosen")
+
+# The formats.
+spark = open_remote(server, {})
+rows = spark.read.format("strandline_table").option("tables", tables).load("plain")
+show(sorted(row.n for row in rows.where("n > 0").collect()))
+written, streamed = tables + "/written", tables + "/streamed"
 spark.range(3).write.format("strandline_table").mode("append").save(written)
 rows = spark.readStream.schema("id long").parquet(written + "/data")
 query = rows.writeStream.format("strandline_table").option("checkpointLocation", streamed + "-ck")
 query.trigger(availableNow=True).start(streamed).awaitTermination()
-print(sorted(row.id for row in spark.read.format("strandline_table").load(streamed).collect()))
+show(sorted(row.id for row in spark.read.format("strandline_table").load(streamed).collect()))
 """
 
 
 @pytest.mark.skipif(find_spec("grpc") is None, reason="grpcio is not installed")
-def test_a_process_without_a_jvm_proves_and_reads(
+def test_a_process_without_a_jvm_fills_proves_and_reads(
     spark: SparkSession,
     cluster: Cluster,
     client: ClusterClient,
@@ -57,33 +109,34 @@ def test_a_process_without_a_jvm_proves_and_reads(
     topic = new_topic()
     with Producer(client) as producer:
         for number in range(3):
-            producer.send(topic, b'{"n": %d}' % number)
+            producer.send(topic, b'{"n": %d}' % number, key=b"%d" % (number % 1))
         producer.flush().raise_failure()
-    world = TableWorld(tmp_path / "flights", topics=(topic,))
-    save_spec(world.spec)
-    written = world.task([{"n": number} for number in range(3)], topic=topic)
-    world.store.commit(BatchIdentity("q", 0, (OffsetRange(topic, 0, 0, 3),)), [written])
     service = getattr(spark._jvm.org.apache.spark.sql.connect.service, "SparkConnectService$")
     port = getattr(service, "MODULE$").localPort()
     server = f"sc://127.0.0.1:{port}"
 
-    def run(*words: str) -> str:
-        ended = subprocess.run(
-            [sys.executable, *words],
-            env={**os.environ, "JAVA_HOME": str(tmp_path), "PATH": ""},  # there is no Java
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_S,
-            check=False,
-        )
-        assert ended.returncode == 0, ended.stderr
-        return ended.stdout
-
-    address = ("--bootstrap", cluster.bootstrap_servers, "--tables", str(tmp_path))
-    command = ("-m", "strandline.cli", "table", "verify", "flights", "--remote", server, *address)
-    assert "Proven: every record" in run(*command)
-    assert run("-c", READING, server, str(tmp_path)) == "[1, 2]\n"
-    assert run("-c", WRITING, server, str(tmp_path)) == "[0, 1, 2]\n"
+    for name, fields in (("plain", {}), ("keyed", {"mode": "upsert"}), ("chosen", {})):
+        save_spec(TableWorld.spec_in(tmp_path / name, name=name, topics=(topic,), **fields))
+    ended = subprocess.run(
+        [sys.executable, "-c", IN_A_CLIENT, server, cluster.bootstrap_servers, str(tmp_path)],
+        env={**os.environ, "JAVA_HOME": str(tmp_path), "PATH": ""},  # there is no Java
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.splitlines() == [
+        "2 3 0",
+        "True",
+        "True",
+        f"0 {PROVEN}",
+        "1 [(2, 'even')]",
+        "0 Stopped after 1 commit with 2 rows; nothing is missing",
+        "0 2 rows are the same.",
+        "[1, 2]",
+        "[0, 1, 2]",
+    ]
     place = str(tmp_path / "streamed-ck")
     assert strandline.open_table(str(tmp_path / "streamed")).verify(checkpoint=place).is_good
 
@@ -97,5 +150,5 @@ def test_a_server_that_is_not_there_is_told_at_once() -> None:
 
 
 def test_a_connect_server_is_no_master() -> None:
-    with pytest.raises(InvalidSetting, match=r"Spark Connect, which cannot do this: a batch is"):
+    with pytest.raises(InvalidSetting, match=r"Spark Connect, and no master: table run"):
         check_master("sc://localhost:15002")

@@ -17,6 +17,7 @@ from strandline.config.loopback import IPV4, IPV6, loopback
 from strandline.errors import InvalidSetting
 from strandline.lakehouse.locations.location import Location
 from strandline.lakehouse.session_master import check_master
+from strandline.lakehouse.session_remote import is_remote
 from strandline.lakehouse.spark_options import MASTER, SparkOptions
 
 if TYPE_CHECKING:
@@ -143,6 +144,20 @@ def spark_options(command: F) -> F:
     for add in reversed(_SPARK):
         with_spark = add(with_spark)
     return cast("F", with_spark)
+
+
+def _remote(context: click.Context, parameter: click.Parameter, given: str | None) -> str | None:
+    if given is not None and not is_remote(given):
+        raise click.BadParameter(f"It is sc://HOST:PORT, not '{given}'.", context, parameter)
+    return given
+
+
+remote_option = click.option(
+    "--remote",
+    metavar="sc://HOST:PORT",
+    callback=_remote,
+    help="A server of Spark Connect, in place of a master.",
+)
 
 
 def spark_of(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -16,11 +17,12 @@ from strandline.cli.table_options import (
     bootstrap_of,
     load_table,
     print_notice,
+    remote_option,
     spark_options,
     tables_option,
 )
 from strandline.lakehouse.locations.location import Location
-from strandline.lakehouse.spark_options import SparkOptions, open_session
+from strandline.lakehouse.spark_options import SparkOptions, one_session
 from strandline.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
 )
 @click.option("--since", metavar="TIME", help="Only records stamped at or after this time.")
 @click.option("--until", metavar="TIME", help="Only records stamped before this time.")
+@remote_option
 @spark_options
 @tables_option
 @bootstrap_option
@@ -49,6 +52,7 @@ def rebuild(
     partitions: tuple[int, ...],
     since: str | None,
     until: str | None,
+    remote: str | None,
     spark: SparkOptions,
     tables: Location,
     bootstrap: str | None,
@@ -91,7 +95,8 @@ def rebuild(
             until=_at(catalogue, facts.latest, until_ms),
         )
     silence_py4j()
-    with open_session(f"table rebuild {name}", spark, tell=print_notice) as session:
+    spark = replace(spark, master=remote or spark.master)
+    with one_session(f"table rebuild {name}", spark, print_notice) as session:
         rebuilt = make_again(session, spec, settings, ranges, tell=_progress(as_json=as_json))
         found = difference(session, store, rebuilt, ranges)
     _show(name, found, as_json=as_json)
@@ -99,10 +104,13 @@ def rebuild(
 
 @click.command()
 @click.argument("name")
+@remote_option
 @spark_options
 @tables_option
 @json_option
-def diff(name: str, spark: SparkOptions, tables: Location, as_json: bool) -> None:
+def diff(
+    name: str, remote: str | None, spark: SparkOptions, tables: Location, as_json: bool
+) -> None:
     """Compare table NAME with the rebuild that was made of it.
 
     Ends with 0 when the two are the same, and with 1 when not.
@@ -114,7 +122,8 @@ def diff(name: str, spark: SparkOptions, tables: Location, as_json: bool) -> Non
 
     rebuilt, ranges = open_rebuild(spec)
     silence_py4j()
-    with open_session(f"table diff {name}", spark, tell=print_notice) as session:
+    spark = replace(spark, master=remote or spark.master)
+    with one_session(f"table diff {name}", spark, print_notice) as session:
         found = difference(session, open_store(spec), rebuilt, ranges)
     _show(name, found, as_json=as_json)
 

@@ -14,11 +14,11 @@ from strandline.cli.table_options import (
     bootstrap_of,
     load_table,
     print_notice,
+    remote_option,
     spark_options,
     tables_option,
 )
 from strandline.lakehouse.locations.location import Location
-from strandline.lakehouse.session_remote import is_remote
 from strandline.lakehouse.spark_options import SparkOptions
 from strandline.lakehouse.verify.report import Report, Verdict
 
@@ -31,11 +31,7 @@ from strandline.lakehouse.verify.report import Report, Verdict
     help="Of a query that fills the table: what it says is committed must be there.",
 )
 @click.option("--all", "everything", is_flag=True, help="Compare what the last proof showed, too.")
-@click.option(
-    "--remote",
-    metavar="sc://HOST:PORT",
-    help="A server of Spark Connect, in place of a master.",
-)
+@remote_option
 @spark_options
 @tables_option
 @bootstrap_option
@@ -72,8 +68,6 @@ def verify(
     if checkpoint is not None:
         raise click.UsageError("--checkpoint is for a table that queries fill.")
     address = bootstrap_of(bootstrap)
-    if remote is not None and not is_remote(remote):
-        raise click.UsageError(f"--remote is sc://HOST:PORT, not '{remote}'.")
     from strandline.lakehouse.verify.running import verify_table
 
     silence_py4j()

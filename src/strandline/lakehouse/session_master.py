@@ -38,9 +38,8 @@ def check_master(master: str) -> None:
     if master.startswith(REMOTE):
         raise InvalidSetting(
             "master",
-            f"{master} is a server of Spark Connect, which cannot do this: a batch is committed by "
-            "a function that Spark calls, and that server calls it in a process of its own. Name "
-            "the cluster itself, as spark://HOST:7077. (table verify takes --remote sc://HOST:PORT.)",
+            f"{master} is a server of Spark Connect, and no master: table run, rebuild and verify "
+            "take it as --remote. Elsewhere name the cluster itself, as spark://HOST:7077.",
         )
     if _MASTERS.fullmatch(master) is None:
         raise InvalidSetting(

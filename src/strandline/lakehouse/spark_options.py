@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -31,7 +32,7 @@ class SparkOptions:
     """What a user may say of Spark.
 
     `master` and `memory` (of the driver, in local mode also of the tasks) are in Spark's notation;
-    in place of a master, proofs take a server of Spark Connect (sc://HOST:PORT);
+    runs, rebuilds and proofs take a server of Spark Connect (sc://HOST:PORT) in place of a master;
     `jars` are added to the class path of the driver and the executors. `conf` are settings of
     Spark's, which win over all others; `archives` are unpacked in each executor's work directory
     (`env.tar.gz#env`), and `py_files` put on its Python's path.
@@ -48,6 +49,18 @@ class SparkOptions:
         """What of it Spark takes as settings."""
         archives = {"spark.archives": ",".join(self.archives)} if self.archives else {}
         return {**archives, **self.conf}
+
+
+@contextmanager
+def one_session(
+    name: str, options: SparkOptions, tell: Callable[[str], None]
+) -> Iterator[SparkSession]:
+    """As `open_session`, stopped at the end: those of Spark Connect are no context managers."""
+    opened = open_session(name, options, tell=tell)
+    try:
+        yield opened
+    finally:
+        opened.stop()
 
 
 def open_session(

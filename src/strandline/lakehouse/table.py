@@ -102,8 +102,8 @@ class Table:
         - `patience_s`: seconds for which trouble with brokers or Spark is met with another attempt.
         - `on_event`: gets each event (`Started`, `Committed`, `Notice`, `Stopped`) in this thread.
         - `client_config`: settings of TLS and SASL by Kafka's names, for a cluster that wants them.
-        - `spark`: where Spark runs. In a program with a Spark session, that one is used instead,
-          and stays open.
+        - `spark`: where Spark runs; a `master` may be a server of Spark Connect. In a program with
+          a Spark session, that one is used instead of any other master, and stays open.
         - `transform`: what rows go through on their way to the table, a function from the DataFrame
           of a batch to that of the table's rows, or where it is (`module:function`). The columns
           that say where a record was (`kafka_topic`, `kafka_partition`, `kafka_offset`, ...) must

@@ -13,9 +13,9 @@ from pyspark.sql import SparkSession
 
 from strandline.client.cluster import ClusterClient
 from strandline.client.producer import Producer, ProducerSettings
+from strandline.lakehouse.pipeline.batches import RunContext
 from strandline.lakehouse.pipeline.events import Committed, Event, Stopped
 from strandline.lakehouse.pipeline.options import RunOptions
-from strandline.lakehouse.pipeline.query import RunContext
 from strandline.lakehouse.pipeline.runner import Runner, StopRequest
 from strandline.lakehouse.tables.definition import TableSpec
 from strandline.lakehouse.tables.spec import save_spec

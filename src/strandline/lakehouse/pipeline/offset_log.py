@@ -58,7 +58,11 @@ def parse_ends(text: str) -> dict[TopicPartition, End]:
             for topic, partitions in document.items()
             for number, offset in partitions.items()
         }
-    positions = Positions.parse(text)
+    return ends_at(Positions.parse(text))
+
+
+def ends_at(positions: Positions) -> dict[TopicPartition, End]:
+    """The positions of our own source as ends."""
     return {
         partition: End(
             position.offset,

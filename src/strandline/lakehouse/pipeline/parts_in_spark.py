@@ -1,21 +1,17 @@
 """Parts of a work on files as a job of Spark's, a task each, where there is enough to do.
 
 Files that a task wrote before it, or another one, failed belong to no table: the vacuum's.
-
-Spark Connect has no `sparkContext`. There a range of numbers, one a task, takes its place.
 """
 
 from __future__ import annotations
 
-import pickle
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
-import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from strandline.lakehouse.locations.credentials import public_settings, take_settings
-from strandline.lakehouse.session_remote import has_context
+from strandline.lakehouse.pipeline.tasks import in_tasks
 from strandline.lakehouse.tables.parts import Carrier, Done, Part, here
 
 SMALL_BYTES: Final = 32 << 20
@@ -43,21 +39,3 @@ def carrier_of(spark: SparkSession) -> Carrier:
         return in_tasks(spark, in_task, parts)
 
     return carry
-
-
-def in_tasks(
-    spark: SparkSession, work: Callable[[Part], Done], parts: Sequence[Part]
-) -> list[Done]:
-    """What `work` makes of each part, in their order, each in a task of its own."""
-    if has_context(spark):
-        return spark.sparkContext.parallelize(parts, len(parts)).map(work).collect()
-
-    def run(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in numbers:
-            for number in batch.column("id").to_pylist():
-                done = pickle.dumps(work(parts[number]))
-                yield pa.RecordBatch.from_pydict({"part": [number], "done": [done]})
-
-    tasks = spark.range(0, len(parts), 1, len(parts)).mapInArrow(run, "part long, done binary")
-    rows = sorted(tasks.collect(), key=lambda row: row.part)
-    return [pickle.loads(row.done) for row in rows]  # noqa: S301 -- of our own tasks

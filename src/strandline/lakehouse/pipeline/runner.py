@@ -23,6 +23,7 @@ from strandline.client.settings import ClientSettings
 from strandline.errors import ProtocolError, StrandlineError
 from strandline.lakehouse.locations.errors import StoreTrouble
 from strandline.lakehouse.pipeline import log_facts
+from strandline.lakehouse.pipeline.batches import RunContext, committed_event
 from strandline.lakehouse.pipeline.errors import PipelineError, PipelineFailed
 from strandline.lakehouse.pipeline.events import Committed, Event, Notice, Started, Stopped
 from strandline.lakehouse.pipeline.healing import Healer
@@ -31,12 +32,14 @@ from strandline.lakehouse.pipeline.lag import Lag, lag_of
 from strandline.lakehouse.pipeline.options import isolation_of
 from strandline.lakehouse.pipeline.parts_in_spark import carrier_of
 from strandline.lakehouse.pipeline.publishing import Publisher
-from strandline.lakehouse.pipeline.query import Attempt, RunContext, committed_event
+from strandline.lakehouse.pipeline.query import Attempt
+from strandline.lakehouse.pipeline.rounds import Rounds, RoundsQuery
 from strandline.lakehouse.pipeline.start_offsets import StartOffsets, start_offsets
 from strandline.lakehouse.reading.errors import ReadError
 from strandline.lakehouse.scratch_directory import OF_QUERIES, remove_leftovers
 from strandline.lakehouse.session_lasting import is_lost
 from strandline.lakehouse.session_master import NoSpark
+from strandline.lakehouse.session_remote import has_context
 from strandline.lakehouse.spark_errors import OF_SPARK, cause_of
 from strandline.lakehouse.tables.errors import TableError
 from strandline.lakehouse.tables.identity import OffsetRange
@@ -185,13 +188,15 @@ class Runner:
             self._context = context
             self._healer = self._made_healer()
             self._failures = 0
-            why = f"Spark failed {_STUCK} times" if is_stuck else "Spark's Java process had ended"
+            ended = "Spark's Java process" if has_context(context.spark) else "Its session"
+            why = f"Spark failed {_STUCK} times" if is_stuck else f"{ended} had ended"
             self._tell(Notice(f"{why}; there is a new one."))
 
     def _one_query(self, stop: StopRequest, *, available_now: bool, is_last: bool) -> None:
         begin = self._begin()
         self._tell(Started(len(begin.starts), sum(self._frontier.values()), self._lag()))
-        attempt = Attempt(self._context, begin)
+        is_driver = has_context(self._context.spark)
+        attempt = (Attempt if is_driver else Rounds)(self._context, begin)
         try:
             query = attempt.start(available_now=available_now)
             try:
@@ -235,7 +240,12 @@ class Runner:
         self._tell(committed_event(result, lost, time.monotonic() - began))
 
     def _follow(
-        self, query: StreamingQuery, attempt: Attempt, stop: StopRequest, *, is_last: bool
+        self,
+        query: StreamingQuery | RoundsQuery,
+        attempt: Attempt | Rounds,
+        stop: StopRequest,
+        *,
+        is_last: bool,
     ) -> None:
         """Wait for the end of a query, or for the moment to end it between two batches."""
         try:
@@ -245,7 +255,7 @@ class Runner:
                 self._healer.maybe_heal()
                 if not self._context.options.once:
                     self._keeper.maybe_keep()
-                is_enough = attempt.commits > 0 if is_last else stop.is_set
+                is_enough = attempt.batches.commits > 0 if is_last else stop.is_set
                 if is_enough and not attempt.is_busy:
                     return
         except PySparkException:
@@ -253,10 +263,10 @@ class Runner:
                 raise attempt.failure from None
             raise
 
-    def _take(self, attempt: Attempt) -> None:
+    def _take(self, attempt: Attempt | Rounds) -> None:
         """Show and publish what was committed."""
-        while not attempt.events.empty():
-            event = attempt.events.get()
+        while not attempt.batches.events.empty():
+            event = attempt.batches.events.get()
             if isinstance(event, Committed):
                 event = self._counted(event)
             self._tell(event)
@@ -286,7 +296,7 @@ class Runner:
             return None
 
 
-def _end(query: StreamingQuery) -> None:
+def _end(query: StreamingQuery | RoundsQuery) -> None:
     """Stop it, if there is still a JVM that it could run in."""
     try:
         query.stop()

@@ -17,6 +17,7 @@ from strandline.lakehouse.pipeline.healing import Healer
 from strandline.lakehouse.pipeline.options import RunOptions
 from strandline.lakehouse.pipeline.parts_by_command import TooMuchHere, only_little
 from strandline.lakehouse.pipeline.up_to_date import finish_if_up_to_date
+from strandline.lakehouse.session_remote import RemoteSession, is_remote
 from strandline.lakehouse.spark_options import STARTS_QUICKLY, SparkOptions, open_session
 from strandline.lakehouse.tables.definition import TableSpec
 from strandline.lakehouse.tables.definition_checks import check_of_topics
@@ -28,7 +29,7 @@ from strandline.lakehouse.transforming.remembering import told_of_change
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from strandline.lakehouse.pipeline.query import RunContext
+    from strandline.lakehouse.pipeline.batches import RunContext
     from strandline.lakehouse.pipeline.runner import StopRequest
 
 RENEWAL_S: Final = 15.0
@@ -73,6 +74,7 @@ def run_table(
     spark = spark or SparkOptions()
     check_of_topics(spec)
     check_jars(spec, options.engine, spark.jars)
+    check_remote(spec, options.engine, spark.master)
     check_commits(spec)
     transform = transform or transform_of(spec)
     store = open_store(spec, create=True)
@@ -90,8 +92,8 @@ def run_table(
         return stopped
 
     # Only here: it takes a second, which wrong options and a table that is up to date do not need.
+    from strandline.lakehouse.pipeline.batches import RunContext
     from strandline.lakehouse.pipeline.parts_in_spark import carrier_of
-    from strandline.lakehouse.pipeline.query import RunContext
     from strandline.lakehouse.pipeline.runner import Runner
     from strandline.lakehouse.session_lasting import LastingSession, has_session
 
@@ -110,7 +112,8 @@ def run_table(
         options.patience_s,
         lambda sentence: on_event(Notice(sentence)),
     )
-    if has_session():
+    is_connected = is_remote(spark.master)
+    if has_session() and not is_connected:
         session = make()
         with stop() as request:
             return Runner(context_of(session), on_event).run(request)
@@ -118,7 +121,8 @@ def run_table(
     def renew(is_stuck: bool) -> RunContext | None:
         return context_of(lasting.spark) if lasting.maybe_renew(is_stuck=is_stuck) else None
 
-    with LastingSession(make) as lasting, stop() as request:
+    held = RemoteSession(make, spark.master) if is_connected else LastingSession(make)
+    with held as lasting, stop() as request:
         return Runner(context_of(lasting.spark), on_event, renew).run(request)
 
 
@@ -221,6 +225,24 @@ class SessionMaker:
             patience_s=self._patience_s if self._made == 1 else min(self._patience_s, RENEWAL_S),
             executor_patience_s=self._patience_s,
             tell=self._tell,
+        )
+
+
+def check_remote(spec: TableSpec, engine: str, master: str) -> None:
+    """Raise `InvalidSetting` for what a server of Spark Connect cannot do."""
+    if not is_remote(master):
+        return
+    if engine != "strandline":
+        raise InvalidSetting(
+            "engine",
+            f"The engine '{engine}' reads in a stream of Spark's, whose batches a server of Spark "
+            "Connect hands to a process of its own: take the engine 'strandline' with --remote.",
+        )
+    if spec.writer != "strandline":
+        raise InvalidSetting(
+            "remote",
+            f"Table '{spec.name}' is written by Spark's writer for Delta through the session's own "
+            "JVM, which a client of Spark Connect has not: name a master.",
         )
 
 

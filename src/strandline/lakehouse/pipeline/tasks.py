@@ -11,7 +11,8 @@ This file knows Spark's two calls. It must not know commits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import pickle
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Final
@@ -24,6 +25,8 @@ from strandline.lakehouse.locations.credentials import take_settings
 from strandline.lakehouse.pipeline.target import Target, batch_writer
 from strandline.lakehouse.reading.ranges import OffsetRange, RangeReader
 from strandline.lakehouse.reading.settings import ReadSettings
+from strandline.lakehouse.session_remote import has_context, parallelism
+from strandline.lakehouse.tables.parts import Done, Part
 from strandline.lakehouse.tables.written import TaskWrite
 
 ROWS_PER_TASK: Final = 50_000
@@ -34,10 +37,8 @@ def write_ranges(
     spark: SparkSession, ranges: Sequence[OffsetRange], settings: ReadSettings, target: Target
 ) -> list[TaskWrite]:
     """Read offset ranges with our own reader and write them."""
-    context = spark.sparkContext
-    tasks = shares(ranges, context.defaultParallelism)
-    done = context.parallelize(tasks, len(tasks)).mapPartitions(_reading(settings, target))
-    return [TaskWrite.from_json(text) for text in done.collect()]
+    tasks = shares(ranges, parallelism(spark))
+    return in_tasks(spark, _reading(settings, target), tasks)
 
 
 def write_rows(rows: DataFrame, target: Target) -> list[TaskWrite]:
@@ -69,14 +70,33 @@ def shares(ranges: Sequence[OffsetRange], most: int) -> list[list[OffsetRange]]:
     return [each for each in found if each]
 
 
+def in_tasks(
+    spark: SparkSession, work: Callable[[Part], Done], parts: Sequence[Part]
+) -> list[Done]:
+    """What `work` makes of each part, in their order, each in a task of its own.
+
+    Spark Connect has no `sparkContext`. There a range of numbers, one a task, takes its place.
+    """
+    if has_context(spark):
+        return spark.sparkContext.parallelize(parts, len(parts)).map(work).collect()
+
+    def run(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in numbers:
+            for number in batch.column("id").to_pylist():
+                done = pickle.dumps(work(parts[number]))
+                yield pa.RecordBatch.from_pydict({"part": [number], "done": [done]})
+
+    tasks = spark.range(0, len(parts), 1, len(parts)).mapInArrow(run, "part long, done binary")
+    rows = sorted(tasks.collect(), key=lambda row: row.part)
+    return [pickle.loads(row.done) for row in rows]  # noqa: S301 -- of our own tasks
+
+
 def _reading(
     settings: ReadSettings, target: Target
-) -> Callable[[Iterable[list[OffsetRange]]], Iterator[str]]:
-    def run(shares_of_task: Iterable[list[OffsetRange]]) -> Iterator[str]:
+) -> Callable[[Sequence[OffsetRange]], TaskWrite]:
+    def run(ranges: Sequence[OffsetRange]) -> TaskWrite:
         with RangeReader(settings) as reader:
-            ranges = chain.from_iterable(shares_of_task)
-            batches = chain.from_iterable(map(reader.read, ranges))
-            yield _write(batches, target).to_json()
+            return _write(chain.from_iterable(map(reader.read, ranges)), target)
 
     return run
 

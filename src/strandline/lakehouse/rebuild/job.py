@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from strandline.lakehouse.locations import stores
 from strandline.lakehouse.pipeline.batch import commit_batch
-from strandline.lakehouse.pipeline.query import to_read
+from strandline.lakehouse.pipeline.batches import to_read
 from strandline.lakehouse.pipeline.target import Write
 from strandline.lakehouse.pipeline.tasks import write_ranges
 from strandline.lakehouse.reading.settings import ReadSettings
