@@ -42,6 +42,7 @@ ALSO = {
         "stop-at-open-transactions",
         "tell-what-is-aborted",
     ),
+    "a_token_that_ended": ("keep-tokens-before-telling", "remove-tokens-before-telling"),
     "an_intruder": ("ask-before-reading", "brokers-need-cluster-action"),
     "decided_alone": ("finish-what-is-decided", "decide-when-all-is-loaded"),
 }

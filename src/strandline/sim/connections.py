@@ -18,6 +18,7 @@ from strandline.errors import StorageError
 from strandline.node.connection import Connection
 from strandline.node.effects import Chunk, ConnectionId, Dial, LinkId
 from strandline.sim.principals import principal_of
+from strandline.sim.tokens import LISTENER, TOKENS
 from strandline.sim.trace import Kind
 from strandline.storage.log_reader import LogSlice
 from strandline.storage.memory_files import ProcessEnded
@@ -156,7 +157,7 @@ class Connections:
     - `backlog`: what the kernel has and the process has not accepted yet.
     """
 
-    __slots__ = ("_listener", "_process", "backlog", "is_accepting", "links", "served")
+    __slots__ = ("_listeners", "_process", "backlog", "is_accepting", "links", "served")
 
     def __init__(self, process: Process) -> None:
         self.served: dict[ConnectionId, Served] = {}
@@ -164,7 +165,7 @@ class Connections:
         self.backlog: dict[Served, None] = {}
         self.is_accepting = False
         self._process = process
-        self._listener = process.machine.config.listeners[0].name
+        self._listeners = [each.name for each in process.machine.config.listeners]
 
     # -- coming in ---------------------------------------------------------------------------
 
@@ -198,7 +199,10 @@ class Connections:
         del self.backlog[served]
         source = served.source
         host = source if isinstance(source, str) else f"broker-{source}"
-        connection = self._process.node.open_connection(host, self._listener, principal_of(host))
+        process = self._process
+        by_sasl = host.startswith(TOKENS) and LISTENER in self._listeners
+        listener = LISTENER if by_sasl else self._listeners[0]
+        connection = process.node.open_connection(host, listener, principal_of(host), process.now)
         served.connection = connection
         self.served[connection.id] = served
         served.wire.go_on()

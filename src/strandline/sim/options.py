@@ -41,6 +41,7 @@ from strandline.sim.plan import (
 )
 from strandline.sim.sharing import with_share_group
 from strandline.sim.streams import Streams
+from strandline.sim.tokens import with_tokens
 from strandline.sim.transacting import strikes_at_coordinators, with_transactions
 from strandline.sim.unequal import with_unequal_brokers
 from strandline.sim.workload import NEAREST, draw_askers, draw_clients, with_near_readers
@@ -94,7 +95,8 @@ def _with_actions(options: Options, streams: Streams) -> Plan:
         strikes = strikes_at_coordinators(Draw(options, clients, streams("coordinators struck")))
         actions = tuple(sorted((*actions, *strikes), key=lambda action: action.at_us))
     plan = with_unequal_brokers(Plan(options, clients, actions), streams("unequal brokers"))
-    return with_far_follower(plan, streams("far follower"))
+    plan = with_far_follower(plan, streams("far follower"))
+    return with_tokens(plan, streams("delegation tokens"))
 
 
 def _options(seed: int, profile: str, streams: Streams) -> Options:

@@ -37,6 +37,7 @@ from strandline.sim.plan import Options
 from strandline.sim.schedule import Schedule
 from strandline.sim.store import Store
 from strandline.sim.streams import Streams
+from strandline.sim.tokens import settings_of_tokens
 from strandline.sim.trace import Kind, Trace
 from strandline.types import BrokerId, TopicPartition
 
@@ -158,6 +159,10 @@ class World:
             schedule.step()
         return True
 
+    def wall_ms(self, broker_id: BrokerId) -> int:
+        """What a broker's wall clock shows."""
+        return self.machines[broker_id].clock.now.wall_ms
+
     # -- telling -----------------------------------------------------------------------------
 
     def note(self, text: str) -> None:
@@ -263,6 +268,7 @@ def make_config(options: Options, broker_id: BrokerId, data_dirs: list[str]) -> 
     rack = options.rack(broker_id)
     if rack is not None:
         settings["broker.rack"] = rack
+    settings |= settings_of_tokens(settings)
     overrides = [f"{name}={value}" for name, value in settings.items()]
     overrides += [f"node.id={broker_id}", f"log.dirs={','.join(data_dirs)}"]
     return load_broker_config(None, overrides).config

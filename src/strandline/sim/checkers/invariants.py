@@ -72,5 +72,6 @@ INVARIANTS: Final[Mapping[str, str]] = {
     "I-57": "What a log holds can be read, is of no transaction, and has the times it says.",
     "I-58": "A client without permissions sees nothing and changes nothing.",
     "I-59": "A share group gets every record, for one member at a time, until it is done.",
+    "I-60": "A delegation token lets in until it has ended, and not after.",
     BUG: "No part of a broker fails in a way that it does not expect.",
 }

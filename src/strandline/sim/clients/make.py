@@ -37,6 +37,7 @@ from strandline.sim.clients.producer import Producer
 from strandline.sim.clients.share_member import ShareMember
 from strandline.sim.clients.share_watch import ShareWatch
 from strandline.sim.clients.times import TimesAsker
+from strandline.sim.clients.token_user import TokenUser
 from strandline.sim.clients.transactional import Transactional
 from strandline.sim.clients.world import ClientWorld
 from strandline.sim.plan import Action, ClientSpec
@@ -82,6 +83,7 @@ _KINDS: Final[dict[str, Maker]] = {
     "times": _alone(TimesAsker),
     "garbage": _alone(GarbageClient),
     "intruder": _alone(Intruder),
+    "tokens": _alone(TokenUser),
     "group": _in_group,
     "share": _in_share_group,
     "transactional": _alone(Transactional),

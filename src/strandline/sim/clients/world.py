@@ -42,6 +42,9 @@ class ClientWorld(Protocol):
     def clocks_set_ms(self) -> int:
         """How far faults have set the brokers' wall clocks so far, in all."""
 
+    def wall_ms(self, broker_id: BrokerId) -> int:
+        """What a broker's wall clock shows."""
+
     def leader_epoch(self, at: TopicPartition) -> int:
         """The newest leader epoch of a partition in the metadata; -1 without any."""
 
