@@ -18,6 +18,10 @@ ROOT: Final = Path(__file__).parents[1]
 DOCS: Final = ROOT / "docs"
 LINK: Final = re.compile(r"(?<!!)\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\((?!https?:)([^)\s]+)\)")
 ANCHOR: Final = re.compile(r'^<a (?:id|name)="([^"]+)"></a>$\n*', re.MULTILINE)
+CHINESE_LINES: Final = re.compile(
+    r"(?<=[\u3000-\u9fff\uff00-\uffef])\n(?=[\u3000-\u9fff\uff00-\uffef])"
+)
+"""Between a line that ends in Chinese and one that begins so, where a browser puts a space."""
 SHELF: Final = re.compile(r"^## (.*)$", re.MULTILINE)
 ROW: Final = re.compile(r"^\| \[[^\]]+\]\(([^)]+)\.md\)", re.MULTILINE)
 FRONT: Final = {"README.md": "index.md", "README.zh.md": "zh.md", "CHANGELOG.md": "changelog.md"}
@@ -46,7 +50,8 @@ def main() -> None:
     shutil.copytree(DOCS, source)
     (source / "README.md").rename(source / "contents.md")
     for name, target in FRONT.items():
-        (source / target).write_text((ROOT / name).read_text("utf-8"), "utf-8")
+        text = CHINESE_LINES.sub("", (ROOT / name).read_text("utf-8"))
+        (source / target).write_text(text, "utf-8")
     has_lessons = (extra / "learn").is_dir()
     for page in sorted(source.rglob("*.md")):
         text = _with_links(page.read_text("utf-8"), page, source)
@@ -60,7 +65,7 @@ def main() -> None:
             "# Lessons and lab\n\nA cluster in this browser tab, and seven lessons on it.\n\n"
             '<p><a href="learn/#/lessons/en">In English</a>, '
             '<a href="learn/#/lessons/zh">in Chinese</a>, or straight <a href="learn/#/lab">to the '
-            "lab</a>. It loads 16 MB the first time.</p>\n",
+            "lab</a>. It loads 18.5 MB the first time.</p>\n",
             "utf-8",
         )
     index.write_text(index.read_text("utf-8") + _contents(learn), "utf-8")

@@ -38,11 +38,11 @@ function leaderships(live) {
 }
 
 function brokerTable(into, live, leading) {
-  into.replaceChildren(table(["Broker", "Address", "Rack", "#Leads", "#In, B/s", "#Out, B/s", "State"], live.head.brokers.map((broker) => [
+  into.replaceChildren(table(["Broker", "State", "Address", "Rack", "#Leads", "#In, B/s", "#Out, B/s"], live.head.brokers.map((broker) => [
     String(broker.id) + (broker.id === live.head.controller ? " (controller)" : ""),
+    broker.error ? element("span", { class: "bad" }, broker.error) : broker.is_shutting_down ? element("span", { class: "warn" }, "shutting down") : element("span", { class: "good" }, "answers"),
     broker.host ? `${broker.host}:${broker.port}` : null, broker.rack, count(leading.get(broker.id) ?? 0),
     broker.rates && count(Math.round(broker.rates.bytes_in)), broker.rates && count(Math.round(broker.rates.bytes_out)),
-    broker.error ? element("span", { class: "bad" }, broker.error) : broker.is_shutting_down ? element("span", { class: "warn" }, "shutting down") : element("span", { class: "good" }, "answers"),
   ])));
 }
 
