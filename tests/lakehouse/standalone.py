@@ -123,6 +123,18 @@ class StandaloneSpark:
             "SPARK_LOCAL_IP": "127.0.0.1",
         }
 
+    @property
+    def submitting(self) -> list[str]:
+        """The beginning of a command that has a program run by this Spark, in client mode."""
+        program = str(_SPARK / "bin" / "spark-submit")
+        return [program, "--master", self.master, "--driver-memory", "512m"]
+
+    @property
+    def java(self) -> Mapping[str, str]:
+        """What finds Java and Spark, in the environment of its programs."""
+        files = session_files(find_java().executable, log_level="ERROR")
+        return {"JAVA_HOME": str(files.java_home), "SPARK_HOME": str(_SPARK)}
+
     def _start_worker(self) -> None:
         name = f"worker{len(self._running) - 1}"
         self._start(
@@ -147,12 +159,10 @@ class StandaloneSpark:
         ]
         if kind == "Worker" and self._hidden:
             command = ["unshare", "-m", "sh", "-c", _HIDING, "sh", *command]
-        files = session_files(find_java().executable, log_level="ERROR")
         environment = {
             **{key: value for key, value in os.environ.items() if not key.startswith("PYTHON")},
             "HIDDEN": " ".join(map(str, self._hidden)),
-            "JAVA_HOME": str(files.java_home),
-            "SPARK_HOME": str(_SPARK),
+            **self.java,
             "SPARK_DAEMON_MEMORY": "128m",
             "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
             **self.environment,

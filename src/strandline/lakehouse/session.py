@@ -45,6 +45,7 @@ from strandline.lakehouse.session_master import (
     is_on_this_machine,
     wait_for_master,
 )
+from strandline.lakehouse.session_submitted import is_submitted, submitted_session
 from strandline.lakehouse.spark_errors import OF_SPARK, cause_of
 
 log = logging.getLogger(__name__)
@@ -68,6 +69,9 @@ def session(
 ) -> SparkSession:
     """The session that runs in this process, or a new one. Leaving it as a context stops it.
 
+    In a program that `spark-submit` has started it is one of Spark's process there; of what follows
+    only `conf` counts.
+
     `memory` is the driver's (in local mode also the tasks'), in Spark's notation. `jars` are added
     to the class path of the driver and the executors. `log_level` is what Spark's JVM tells on
     stderr. `conf` are further settings of Spark and win over those made here. `patience_s` is how
@@ -80,6 +84,8 @@ def session(
     wait_for_master(master, patience_s)
     if has_session():
         return SparkSession.builder.getOrCreate()
+    if is_submitted():
+        return submitted_session({**_OF_ROWS, **(conf or {})})
     files = session_files(find_java().executable, log_level=log_level)
     settings = {
         **_SETTINGS,
@@ -174,16 +180,19 @@ def _launched(configured: SparkConf, started: dict[str, bool]) -> JavaGateway:
     return gateway
 
 
-_SETTINGS: Final = {
-    "spark.ui.enabled": "false",
+_OF_ROWS: Final = {
     # Times in topics are UTC; what a table holds must not depend on where the machine stands.
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # As Spark has it, and the lines in which clients of Kafka are given passwords and keys.
+    "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|jaas|ssl[.]key",
+}
+_SETTINGS: Final = {
+    **_OF_ROWS,
+    "spark.ui.enabled": "false",
     # State that is larger than memory, and the only store for transformWithState.
     "spark.sql.streaming.stateStore.providerClass": _STATE_STORE,
     "spark.ui.showConsoleProgress": "false",
-    # As Spark has it, and the lines in which clients of Kafka are given passwords and keys.
-    "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|jaas|ssl[.]key",
 }
 _ON_THIS_MACHINE: Final = {
     "spark.driver.host": _LOOPBACK,

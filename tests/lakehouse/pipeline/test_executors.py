@@ -21,6 +21,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import strandline
+from strandline.cli import submitted
 from strandline.client.cluster import ClusterClient
 from strandline.client.producer import Producer
 from strandline.lakehouse.session_executors import (
@@ -74,6 +75,20 @@ class TableCommand:
             text=True,
         )
 
+    def submit(self, spark: StandaloneSpark, *words: str) -> subprocess.CompletedProcess[str]:
+        """The command as a program of `spark-submit`'s, which is told the rest."""
+        program = self.home / "tables.py"
+        program.write_text("from strandline.cli.submitted import main\n\nmain()\n")
+        return subprocess.run(
+            [*spark.submitting, str(program), "-b", self._bootstrap, "table", *words],
+            env={**os.environ, **spark.environment, **spark.java},
+            cwd=self.home,
+            capture_output=True,
+            text=True,
+            timeout=_PATIENCE_S,
+            check=False,
+        )
+
     def store(self) -> TableStore:
         return open_store(load_spec(self.home / "strandline-tables" / "t"))
 
@@ -106,11 +121,11 @@ ALL = (RECORDS - 1, 1, 1)
 
 
 def test_e12_a_master_without_workers_is_told_and_an_executor_that_shares_the_disk_fills_the_table(
-    table: TableCommand, tmp_path: Path
+    table: TableCommand, tmp_path: Path, client: ClusterClient
 ) -> None:
-    """The wait for a worker was one without a word. E12 with the default of `--tables`, which is
-    relative; and E14: whatever file system Spark's configuration takes for the default, paths of
-    tables and checkpoints are local ones."""
+    """The wait for a worker was one without a word. `spark-submit` goes on with the table. E12 with
+    the default of `--tables`, which is relative; and E14: whatever file system Spark's
+    configuration takes for the default, paths of tables and checkpoints are local ones."""
     with StandaloneSpark(tmp_path / "spark", workers=0, settings=_OTHER_FILE_SYSTEM) as spark:
         running = table.start(
             *("run", "t", "--once", "--master", spark.master, "--patience", f"{_PATIENCE_S} s"),
@@ -120,12 +135,19 @@ def test_e12_a_master_without_workers_is_told_and_an_executor_that_shares_the_di
         told = running.stderr.readline()
         spark.add_worker()
         said, rest = running.communicate(timeout=_PATIENCE_S)
+        with Producer(client) as producer:
+            topic = table.store().spec.topics[0]
+            producer.send(topic, b'{"n": 1000}', partition=0)
+            producer.flush().raise_failure()
+        continued = table.submit(spark, "run", "t", "--once")
         written = [*(tmp_path / "spark").rglob("*.parquet")]
     assert told.startswith(f"The Spark master {spark.master} gives no executor yet; waiting"), told
     assert f"deploy.worker.Worker {spark.master}), or run Spark on this machine" in told
     assert running.returncode == 0, rest
     assert "nothing is missing" in said
-    assert held(table) == ALL
+    assert continued.returncode == 0, continued.stderr
+    assert "Stopped after 1 commit with 1 row; nothing is missing" in continued.stdout
+    assert held(table) == (RECORDS, 1, 2)
     assert written == [], "nothing is in an executor's work directory"
 
 
@@ -202,6 +224,16 @@ def packed_python(directory: Path) -> Path:
     with tarfile.open(packed, "w:gz") as archive:
         archive.add(program, "bin/python")
     return packed
+
+
+@pytest.mark.parametrize("word", ["--master", "--conf=spark.x=1", "--memory"])
+def test_what_spark_submit_is_to_be_told_is_refused(
+    word: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["tables.py", "table", "run", "t", word])
+    instead = "--driver-memory" if word == "--memory" else word.partition("=")[0]
+    with pytest.raises(SystemExit, match=f"Spark runs already. Give {instead} to spark-submit"):
+        submitted.main()
 
 
 def test_without_an_executor_patience_ends_with_the_same_remedy(spark: SparkSession) -> None:
