@@ -1,10 +1,16 @@
-"""Makes the pictures of docs/page.md: `python -m tests.ui.pictures docs/images`."""
+"""Makes the pictures of docs/page.md: `python -m tests.ui.pictures docs/images`.
+
+The machine needs a font with Chinese characters, such as Debian's fonts-wqy-microhei.
+"""
 
 from __future__ import annotations
 
 import sys
 import tempfile
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from strandline.client.admin import Admin
@@ -19,6 +25,21 @@ from tests.ui.built import files
 from tests.ui.built import page as built_page
 from tests.ui.faulty import bootstrap, said, serving_in
 from tests.ui.server import Page, page_for
+
+KNOWS_LESS = """
+(() => {
+  const all = [...document.querySelectorAll('.replica')];
+  const rows = all.filter((row) => row.querySelector('.cell'));
+  const [leader, follower] = [true, false].map((leads) =>
+    rows.find((row) => row.innerText.includes('leader') === leads));
+  if (!follower?.querySelector('.cell.open') || leader?.querySelector('.cell.open')) return false;
+  Object.defineProperty(document, 'hidden', { value: true });
+  document.dispatchEvent(new Event('visibilitychange'));
+  return true;
+})()
+"""
+"""A follower does not know of a record yet that it is committed, and the leader does. The page then
+stays as it is, since it takes itself for hidden."""
 
 
 def main() -> None:
@@ -89,12 +110,16 @@ def _cluster(cluster: Cluster, page: Page, tab: Tab, target: Path) -> None:
     tab.size(1200, 900)
     tab.open(f"{page.address}#/")
     tab.wait_for("under-replicated")
+    tab.wait_for("This cluster does not allow faults")
     tab.picture(target / "cluster.png")
     tab.size(1200, 640)
     tab.open(f"{page.address}#/topics/flights/0")
     tab.wait_for("What changed, and why")
     tab.wait_until("document.querySelectorAll('.cell.e1').length > 0")
+    with _written(cluster):
+        tab.wait_until(KNOWS_LESS)
     tab.picture(target / "partition.png")
+    tab.open("about:blank")
     with ClusterClient(cluster.bootstrap_servers) as client:
         producer = Producer(client)
         for number in range(60):  # so that there is something to be drawn
@@ -111,6 +136,26 @@ def _cluster(cluster: Cluster, page: Page, tab: Tab, target: Path) -> None:
     tab.wait_for("What ends it")
     tab.picture(target / "why.png")
     tab.size(1200, 640)
+
+
+@contextmanager
+def _written(cluster: Cluster) -> Iterator[None]:
+    """Records come in as long as the block lasts."""
+    over = threading.Event()
+
+    def write() -> None:
+        with ClusterClient(cluster.bootstrap_servers) as client, Producer(client) as producer:
+            while not over.wait(0.05):
+                producer.send("flights", b"{}", partition=0)
+                producer.flush()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        yield
+    finally:
+        over.set()
+        writer.join()
 
 
 def _player(page: Page, tab: Tab, target: Path) -> None:
