@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import ssl
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import suppress
-from pathlib import Path
 from random import Random
 
 import pytest
@@ -53,7 +50,6 @@ from tests.broker.store_worlds import (
     until,
     written,
 )
-from tests.certificates import Authority
 from tests.zookeeper.ensemble import ZooKeeperEnsemble
 from tests.zookeeper.proxy import TcpProxy
 from tests.zookeeper.server import Ports
@@ -166,52 +162,6 @@ def test_nodes_belong_to_the_login_that_made_them(
         admin.set("/owned/config", b"3")
     admin.add_auth("digest", "broker:right")
     admin.delete("/owned", recursive=True)  # others read the whole ensemble
-
-
-def test_zookeeper_is_reached_by_tls(ensemble: ZooKeeperEnsemble, tmp_path: Path) -> None:
-    """A proxy has the TLS of a server whose certificate is for localhost, and asks for ours."""
-    authority = Authority(tmp_path)
-    here, there = authority.issue("broker"), authority.issue("zookeeper", "localhost")
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(authority.path))
-    context.verify_mode = ssl.CERT_REQUIRED
-    context.load_cert_chain(there.both())
-    server = ensemble.servers[0].ports
-
-    async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(OSError):
-            while data := await reader.read(1 << 16):
-                writer.write(data)
-        writer.close()
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        there = await asyncio.open_connection(server.host, server.client)
-        await asyncio.gather(copy(reader, there[1]), copy(there[0], writer))
-
-    async def scenario() -> None:
-        proxy = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context)
-        port = proxy.sockets[0].getsockname()[1]
-        settings = [
-            "zookeeper.ssl.client.enable=true",
-            f"zookeeper.ssl.truststore.location={authority.path}",
-            f"zookeeper.ssl.keystore.location={here.both()}",
-        ]
-        access = ZooKeeperAccess.of(load_broker_config(None, settings).config)
-        follower = Follower(ZooKeeperStore(f"localhost:{port}/tls", access=access))
-        await follower.load()
-        # Many answers in one record of TLS, and one answer in many.
-        large = b"x" * 300_000
-        await asyncio.gather(
-            follower.store.multi([Create("/config", large)]),
-            *(follower.store.multi([Create(f"/admin{number}")]) for number in range(50)),
-        )
-        assert follower.data("/config") == large
-        await follower.store.close()
-        stranger = ZooKeeperStore(f"127.0.0.1:{port}/tls", access=access, connection_timeout_ms=300)
-        with pytest.raises(StoreUnavailable):
-            await stranger.load(lambda changes: None)
-        proxy.close()
-
-    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize(

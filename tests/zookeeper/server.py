@@ -80,9 +80,19 @@ class Ports:
 class ZooKeeperServer:
     """One server; `number` is its place in the ensemble `peers`."""
 
-    def __init__(self, directory: Path, peers: tuple[Ports, ...], number: int) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        peers: tuple[Ports, ...],
+        number: int,
+        *settings: str,
+        before: str = "",
+    ) -> None:
+        """`settings` are further lines for it; `before` are jars to stand before its own."""
         self.ports = peers[number]
         self._peers = peers
+        self._settings = settings
+        self._before = before
         self._directory = directory
         self._config = directory / "zoo.cfg"
         self._process: subprocess.Popen[bytes] | None = None
@@ -104,6 +114,7 @@ class ZooKeeperServer:
             "maxSessionTimeout=60000",
             "admin.enableServer=false",
             "4lw.commands.whitelist=*",
+            *self._settings,
         ]
         if len(self._peers) > 1:
             settings += [
@@ -135,7 +146,7 @@ class ZooKeeperServer:
         """Start the process; `mode` tells when it serves."""
         if self.is_running:
             raise RuntimeError(f"ZooKeeper {self.address} runs already")
-        command = ["java", *_FLAGS, "-cp", f"{jars()}/*"]
+        command = ["java", *_FLAGS, "-cp", f"{self._before}{jars()}/*"]
         command += ["org.apache.zookeeper.server.quorum.QuorumPeerMain", str(self._config)]
         with (self._directory / "output").open("ab") as output:
             self._process = subprocess.Popen(

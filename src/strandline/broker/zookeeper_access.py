@@ -1,8 +1,9 @@
 """Who a broker is to ZooKeeper, and who may do what with the nodes that it makes.
 
 With `zookeeper.set.acl` a node belongs to the login that made it; others may read it, unless there
-are secrets below (credentials of users), as Kafka's `ZkData.defaultAcls` has it. All brokers of a
-cluster log in alike. Nodes that are there already keep what they have.
+are secrets below (credentials of users), as Kafka's `ZkData.defaultAcls` has it. A login is a user
+and a password, or the name in the certificate that a broker shows. All brokers of a cluster log in
+alike. Nodes that are there already keep what they have.
 """
 
 from __future__ import annotations
@@ -38,13 +39,14 @@ class ZooKeeperAccess:
         """What the settings say. Raises `InvalidSetting`."""
         text, sets_acls = config.strandline_zookeeper_digest, config.zookeeper_set_acl
         if not text:
-            if sets_acls:
+            if sets_acls and not _shows_certificate(config):
                 raise InvalidSetting(
                     "zookeeper.set.acl",
                     f"zookeeper.set.acl=true needs a login: set {_SETTING}=USER:PASSWORD, or "
-                    "env:NAME or file:PATH where that is.",
+                    "env:NAME or file:PATH where that is; or show a certificate "
+                    "(zookeeper.ssl.client.enable, zookeeper.ssl.keystore.location).",
                 )
-            return cls(tls=_tls(config))
+            return cls(None, sets_acls, _tls(config))
         access = cls(Secret(_SETTING, text), sets_acls, _tls(config))
         access.auth_data()
         return access
@@ -66,6 +68,12 @@ class ZooKeeperAccess:
         if any(path == root or path.startswith(f"{root}/") for root in _SENSITIVE):
             return list(CREATOR_ALL_ACL)
         return [*CREATOR_ALL_ACL, *READ_ACL_UNSAFE]
+
+
+def _shows_certificate(config: BrokerConfig) -> bool:
+    """Whether a broker has an identity at ZooKeeper without a login (its scheme `x509`)."""
+    is_shown = config.zookeeper_ssl_keystore_location is not None
+    return config.zookeeper_ssl_client_enable and is_shown
 
 
 def _tls(config: BrokerConfig) -> ssl.SSLContext | None:
