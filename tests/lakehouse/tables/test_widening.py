@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from copy import copy
+from typing import Any
+
 import pytest
 from deltalake import DeltaTable
 
 from strandline.errors import InvalidSetting
 from strandline.lakehouse.deadletters.replaying import replay
+from strandline.lakehouse.locations.location import Location
+from strandline.lakehouse.tables import rewriting, widening
 from strandline.lakehouse.tables.catalogs import entry_of
 from strandline.lakehouse.tables.definition import parse_partitioning
 from strandline.lakehouse.tables.errors import SchemaMoved
 from strandline.lakehouse.tables.iceberg import IcebergBackend
 from strandline.lakehouse.tables.identity import BatchIdentity, OffsetRange
 from strandline.lakehouse.tables.opening import side_partitioning
+from strandline.lakehouse.tables.rewriting import Rewritten
 from tests.lakehouse.tables.conftest import MakeTable
 from tests.lakehouse.tables.table_world import TOPIC, TableWorld
 
@@ -73,6 +79,34 @@ def test_a_batch_of_the_narrow_column_is_written_again(table: TableWorld) -> Non
         table.store.commit(identity, [written])
     again = table.task([{"t": 99_000_000, "a": 7}], start=4)
     assert table.store.commit(identity, [again]).rows == 1
+
+
+def test_a_query_may_go_on_meanwhile(table: TableWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches are committed, and files joined, between the writing and its commit."""
+    query = copy(table)
+    query.reopen()
+    written: list[str] = []
+
+    def rewrite_and_go_on(directory: Location, files: Any, *words: Any, **more: Any) -> Rewritten:
+        written.extend(each.path.name for each in files)
+        done = rewriting.rewrite(directory, files, *words, **more)
+        number = query.store.state().sequence
+        if number < 4:
+            query.batch("q", number, [{"t": 99_000_000, "a": number}], start=number + 2)
+        elif number == 4:
+            assert query.store.compact(min_files=4).files_before == 4
+        return done
+
+    monkeypatch.setattr(widening, "rewrite", rewrite_and_go_on)
+    assert table.store.widen("a") == 2
+    assert len(written) == len(set(written)) == 6, "each file was written again once"
+    monkeypatch.undo()
+    table.reopen()
+    assert [row["a"] for row in table.rows()] == [1.0, None, 2.0, 3.0]
+    assert [row["a"] for row in table.rows("late")] == [3.0]
+    named = {each.path.name for side in (None, "late") for each in table.store.files(side)}
+    copies = [each.name for each in table.spec.place.local.rglob("*widen*.parquet")]
+    assert set(copies) == named, "copies of files that were joined meanwhile are gone"
 
 
 def test_what_would_be_rounded_is_refused(table: TableWorld) -> None:

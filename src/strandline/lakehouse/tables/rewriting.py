@@ -8,7 +8,8 @@ with which columns, and commit.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from itertools import chain
+from typing import NamedTuple, TypeAlias
 
 import pyarrow as pa
 
@@ -24,11 +25,20 @@ from strandline.lakehouse.tables.written import WrittenFile
 NO_NAMES: Mapping[str, str] = {}
 
 
-class Rewritten(NamedTuple):
-    """The new files of a table, and those that they replace."""
+Copies: TypeAlias = tuple[WrittenFile, ...]
+"""What one file becomes: one, or several."""
 
-    adds: tuple[WrittenFile, ...]
+
+class Rewritten(NamedTuple):
+    """Files of a table, and the copies of each that replace it."""
+
     removes: tuple[DataFile, ...]
+    copies: tuple[Copies, ...]
+
+    @property
+    def adds(self) -> tuple[WrittenFile, ...]:
+        """All new files."""
+        return tuple(chain.from_iterable(self.copies))
 
 
 class Again(NamedTuple):
@@ -44,8 +54,12 @@ class Again(NamedTuple):
 class _Made(NamedTuple):
     """What became of a part. `unfit` tells of a value that does not fit; then no file is left."""
 
-    adds: tuple[WrittenFile, ...]
+    copies: tuple[Copies, ...]
     unfit: str = ""
+
+    @property
+    def adds(self) -> tuple[WrittenFile, ...]:
+        return tuple(chain.from_iterable(self.copies))
 
 
 def rewrite(
@@ -81,27 +95,27 @@ def rewrite(
     except BaseException:
         remove_files(directory, adds)
         raise
-    return Rewritten(tuple(adds), tuple(files))
+    return Rewritten(tuple(files), tuple(copies for each in made for copies in each.copies))
 
 
 def write_again(part: Again) -> _Made:
     """Carry out one part. That a value does not fit is told, since a task's error is but text."""
     called = [part.names.get(name, name) for name in part.schema.names]
-    adds: list[WrittenFile] = []
+    copies: list[Copies] = []
     try:
         for item in part.files:
             # Divided by nothing: a file has one partition value, which is kept.
             with PartitionedFiles(part.directory, (), part.task) as output:
                 for batch in read_batches([item.path], part.schema):
                     output.write(batch.rename_columns(called))
-                adds += [made.placed(item.partition) for made in output.finish()]
+                copies.append(tuple(made.placed(item.partition) for made in output.finish()))
     except pa.ArrowInvalid as error:
-        remove_files(part.directory, adds)
+        remove_files(part.directory, _Made(tuple(copies)).adds)
         return _Made((), str(error))
     except BaseException:
-        remove_files(part.directory, adds)
+        remove_files(part.directory, _Made(tuple(copies)).adds)
         raise
-    return _Made(tuple(adds))
+    return _Made(tuple(copies))
 
 
 def forget(spec: TableSpec, made: Mapping[str | None, Rewritten]) -> None:

@@ -214,7 +214,7 @@ class TableStore:
         """Make a column of integers one of doubles, which writes every file again; counts them.
 
         Raises InvalidSetting when the column is no such one, or holds an integer that no double
-        is, and FencedWriter when the table does not stay the same for as long as it takes.
+        is, and FencedWriter when the table changes whenever the copies are to be committed.
         """
         return widen(self.spec, self._backend, self._sides, self.committer, column)
 

@@ -4,50 +4,58 @@ Theory: neither format can widen a long to a double in place, since old files wo
 every file is written again with the wider column, and one commit swaps all files and the schema;
 late rows follow as a side table does. Only if each value is exactly a double: nothing is rounded.
 Batches that were written against the narrow column do not fit any more, and are written again
-(`SchemaMoved`).
+(`SchemaMoved`). A query that goes on meanwhile makes the commit fail: then only files that came
+since are written, so that it succeeds before long.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
-from typing import Final
+from typing import Final, TypeAlias
 
 import pyarrow as pa
 
 from strandline.errors import InvalidSetting
+from strandline.lakehouse.locations.location import Location
 from strandline.lakehouse.tables import marks
 from strandline.lakehouse.tables.backend import Backend, Change, Conflict, Snapshot
 from strandline.lakehouse.tables.committing import Committer
 from strandline.lakehouse.tables.definition import LATE, TableSpec, partitioning
 from strandline.lakehouse.tables.errors import FencedWriter
+from strandline.lakehouse.tables.files import remove_files
 from strandline.lakehouse.tables.history import WIDENING, SideChange, describe
 from strandline.lakehouse.tables.landing import land
 from strandline.lakehouse.tables.parts import Carrier
 from strandline.lakehouse.tables.reading import stored_columns
 from strandline.lakehouse.tables.removals import stamp_removed
-from strandline.lakehouse.tables.rewriting import Rewritten, forget, rewrite
+from strandline.lakehouse.tables.rewriting import Copies, Rewritten, rewrite
 from strandline.lakehouse.tables.settling import SideTables
 from strandline.lakehouse.tables.types import as_doubles
 
-_ATTEMPTS: Final = 3
-"""Each writes the whole table; who loses as often should stop the table's query meanwhile."""
+_ATTEMPTS: Final = 20
+"""The first writes the whole table, and each later one what has come since."""
+
+_Kept: TypeAlias = dict[str | None, dict[Location, Copies]]
+"""Of the table and each side table, the copies that there are, by the file that each is of."""
 
 
 def widen(
     spec: TableSpec, backend: Backend, sides: SideTables, committer: Committer, column: str
 ) -> int:
     """As `TableStore.widen`."""
+    kept: _Kept = {}
     for _ in range(_ATTEMPTS):
-        snapshot = committer.settled()
-        _check(spec, snapshot, column)
         made: dict[str | None, Rewritten] = {}
         try:
-            made[None] = _rewrite(spec, None, snapshot, column, committer.carrier)
+            snapshot = committer.settled()
+            _check(spec, snapshot, column)
+            made[None] = _rewrite(spec, None, snapshot, column, committer.carrier, kept)
             late = sides.load(LATE)
             if late is not None and column in late.schema.names:
-                made[LATE] = _rewrite(spec, LATE, late, column, committer.carrier)
+                made[LATE] = _rewrite(spec, LATE, late, column, committer.carrier, kept)
         except BaseException:
-            forget(spec, made)
+            _forget(spec, kept, {})
             raise
         for item in made.values():
             stamp_removed(item.removes)
@@ -55,14 +63,24 @@ def widen(
         try:
             land(backend, change, partial(backend.replace, snapshot, change, wider))
         except Conflict:
-            forget(spec, made)
             continue
+        _forget(spec, kept, made)
         committer.settled()
         return sum(len(item.adds) for item in made.values())
+    _forget(spec, kept, {})
     raise FencedWriter(
         f"The table {spec.name} is changed faster than it can be written again: "
         "stop its query meanwhile."
     )
+
+
+def _forget(spec: TableSpec, kept: _Kept, made: Mapping[str | None, Rewritten]) -> None:
+    """Remove copies that no commit names: of files that were replaced by others meanwhile."""
+    for side, copies in kept.items():
+        used = {file.path for file in made[side].removes} if side in made else set()
+        for path, files in copies.items():
+            if path not in used:
+                remove_files(spec.directory(side), files)
 
 
 def _check(spec: TableSpec, snapshot: Snapshot, column: str) -> None:
@@ -76,17 +94,26 @@ def _check(spec: TableSpec, snapshot: Snapshot, column: str) -> None:
 
 
 def _rewrite(
-    spec: TableSpec, side: str | None, snapshot: Snapshot, column: str, carrier: Carrier
+    spec: TableSpec,
+    side: str | None,
+    snapshot: Snapshot,
+    column: str,
+    carrier: Carrier,
+    kept: _Kept,
 ) -> Rewritten:
+    """All files, of which those that have no copies yet get them."""
     schema = as_doubles(stored_columns(spec, side, snapshot.schema), column)
+    files = snapshot.files()
+    copies = kept.setdefault(side, {})
+    new = [each for each in files if each.path not in copies]
     try:
-        return rewrite(
-            spec.directory(side), snapshot.files(), schema, task="widen", carrier=carrier
-        )
+        fresh = rewrite(spec.directory(side), new, schema, task="widen", carrier=carrier)
     except pa.ArrowInvalid as error:
         raise InvalidSetting(
             "column", f"Column {column} has a value that is no double exactly: {error}."
         ) from error
+    copies.update(zip((each.path for each in new), fresh.copies, strict=True))
+    return Rewritten(tuple(files), tuple(copies[each.path] for each in files))
 
 
 def _change(snapshot: Snapshot, made: dict[str | None, Rewritten], column: str) -> Change:
