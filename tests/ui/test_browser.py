@@ -140,12 +140,22 @@ def test_records_are_shown_as_text_only(cluster: Cluster, page: Page, tab: Tab) 
     assert tab.value("document.querySelectorAll('main img').length") == 0
 
 
+def test_a_page_without_a_cluster_shows_a_scenario(tab: Tab) -> None:
+    tab.complaints.clear()
+    with page_of("play", "x-3", "--ui") as address:
+        tab.open(address)
+        tab.wait_for("Step 0 of 36")
+        assert "Scenarios" in text_of(tab, "header nav")
+        assert "Groups" not in text_of(tab, "header nav")
+        tab.open("about:blank")
+    assert not tab.complaints
+
+
 @contextmanager
-def page_with_tables(cluster: Cluster, tables: Path) -> Iterator[str]:
-    """The address of `strandline ui --tables`, which ends with the block as by Ctrl-C."""
-    arguments = ["--port", "0", "--bootstrap", cluster.bootstrap_servers, "--tables", str(tables)]
+def page_of(*command: str) -> Iterator[str]:
+    """The address that a command prints first; it ends with the block as by Ctrl-C."""
     child = subprocess.Popen(
-        [sys.executable, "-m", "strandline.cli", "ui", *arguments],
+        [sys.executable, "-m", "strandline.cli", *command],
         stdout=subprocess.PIPE,
         text=True,
     )
@@ -170,7 +180,10 @@ def test_tables_beside_their_logs(cluster: Cluster, tab: Tab, tmp_path: Path) ->
         producer.flush().raise_failure()
     world.batch("q", 0, [{"n": 1}, b"{"])
     ResultWorld(path="results", tables=str(tmp_path)).batch("q", 0, [("B", 1)])
-    with page_with_tables(cluster, tmp_path) as address:
+    bootstrap = cluster.bootstrap_servers
+    with page_of(
+        "ui", "--port", "0", "--bootstrap", bootstrap, "--tables", str(tmp_path)
+    ) as address:
         tab.open(f"{address}#/tables")
         tab.wait_for("5 behind")
         said = text_of(tab, "main")

@@ -101,6 +101,8 @@ def application(
         routes += _question_routes(watcher, cache, bootstrap, schemas or Schemas())
         routes += _edit_routes(bootstrap, may_edit=may_edit)
         routes.append(Route("/api/tables", _polled(cache, tables or _no_tables)))
+    else:
+        routes.append(Route("/api/moments", _no_moments))
     if injector is not None:
         routes += _fault_routes(injector)
     return Starlette(
@@ -222,6 +224,12 @@ def _edit_routes(bootstrap: str, *, may_edit: bool) -> list[Route]:
         Route("/api/topics/{topic}/records", editor(editing.produce), methods=["POST"]),
         Route("/api/groups/{group}/offsets", editor(editing.reset), methods=["POST"]),
     ]
+
+
+async def _no_moments(request: Request) -> Response:
+    """There is no cluster: what a page asks first, to know that."""
+    del request
+    return answer({"moments": None})
 
 
 def _no_tables(cluster: ClusterClient, values: Mapping[str, str]) -> Any:

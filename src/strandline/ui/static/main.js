@@ -69,10 +69,12 @@ function head() {
 
 const WITHOUT_A_CLUSTER = ["#/lab", "#/scenarios", "#/lessons"];
 
-ask("/api/moments").then(() => {
-  live.listen(head);
-  live.start();
-}, () => {
+ask("/api/moments").then(({ moments }) => moments !== null, () => false).then((hasCluster) => {
+  if (hasCluster) {
+    live.listen(head);
+    live.start();
+    return;
+  }
   // There is no cluster behind this page.
   for (const link of document.querySelectorAll("header nav a")) if (!WITHOUT_A_CLUSTER.includes(link.hash)) link.remove();
   if (!WITHOUT_A_CLUSTER.some((each) => location.hash.startsWith(each))) history.replaceState(null, "", document.querySelector("header nav a").hash);
