@@ -34,16 +34,18 @@ def judged(
     diverging: tuple[int, int] | None = None,
     asked_offset: int = 5,
     asked_epoch: int = 3,
+    log_start_offset: int = 1,
+    high_watermark: int = 4,
 ) -> Action:
     answer = FetchAnswer(
         code,
         Offset(9),
-        Offset(1),
+        Offset(log_start_offset),
         None if diverging is None else EpochEnd(LeaderEpoch(diverging[0]), Offset(diverging[1])),
         True,
     )
     table = Table(5, (0, 0), (2, 3))
-    replica = Followed(LeaderEpoch(3), Offset(5), Offset(4), table)
+    replica = Followed(LeaderEpoch(3), LeaderEpoch(2), Offset(5), Offset(high_watermark), table)
     return judge(answer, Asked(Offset(asked_offset), LeaderEpoch(asked_epoch)), replica)
 
 
@@ -54,6 +56,23 @@ def test_an_answer_is_appended() -> None:
 def test_r10_the_watermarks_of_a_diverging_answer_are_not_to_be_used() -> None:
     """KAFKA-14704: the action does not even carry them."""
     assert judged(diverging=(0, 2)) == Truncate(Target(Offset(2), True))
+
+
+@pytest.mark.parametrize("end_offset", [3, 4])
+def test_a_log_that_parted_below_its_leaders_start_starts_over(end_offset: int) -> None:
+    """Note 0049: the leader knows nothing of what is older, so neither log can be compared."""
+    told = judged(diverging=(0, end_offset), log_start_offset=4, high_watermark=3)
+    assert told == TruncateFully(Offset(4))
+
+
+def test_what_its_own_high_watermark_covers_needs_no_comparison() -> None:
+    told = judged(diverging=(1, 4), log_start_offset=4, high_watermark=4)
+    assert told == Truncate(Target(Offset(3), False))
+
+
+def test_a_log_that_ends_where_that_of_its_leader_starts_starts_over() -> None:
+    assert judged(log_start_offset=5, high_watermark=4) == TruncateFully(Offset(5))
+    assert judged(log_start_offset=5, high_watermark=5) == Append(Offset(9), Offset(5))
 
 
 @pytest.mark.parametrize(("offset", "epoch"), [(4, 3), (6, 3), (5, 2), (5, 4)])

@@ -202,6 +202,9 @@ class FetchedPartition:
                 if self._policies.truncate_by is TruncateBy.LEADER_EPOCH_ONCE:
                     self._compares_epochs = False
                 return self._truncate(action.target, now, Reason.DIVERGED)
+            case TruncateFully():
+                self._start_over(action.start_offset, now)
+                return Next.FETCH
             case AskOffsets():
                 return Next.ASK_FOR_ENDS
             case BackOff():
@@ -253,7 +256,11 @@ class FetchedPartition:
             bool(data.records),
         )
         followed = Followed(
-            replica.leader_epoch, log.log_end_offset, log.high_watermark, log.reader
+            replica.leader_epoch,
+            log.leader_epochs.latest,
+            log.log_end_offset,
+            log.high_watermark,
+            log.reader,
         )
         return judge(answer, self._asked, followed, policies=self._policies)
 
@@ -278,18 +285,22 @@ class FetchedPartition:
             case Truncate():
                 self._truncate(step.target, now, Reason.BEYOND_LEADER)
             case TruncateFully():
-                log.warning(
-                    "%s ends at %d, before its leader's log starts: it begins again at %d",
-                    replica.topic_partition,
-                    replica.log.log_end_offset,
-                    step.start_offset,
-                )
-                replica.check_following().truncate_fully_to(step.start_offset, now)
+                self._start_over(step.start_offset, now)
             case Continue():
                 pass
             case _:
                 assert_never(step)
         return Next.FETCH
+
+    def _start_over(self, start_offset: Offset, now: Instant) -> None:
+        log.warning(
+            "%s has nothing up to %d that its leader, whose log starts at %d, could compare: "
+            "it begins again there",
+            self.replica.topic_partition,
+            self.replica.log.log_end_offset,
+            start_offset,
+        )
+        self.replica.check_following().truncate_fully_to(start_offset, now)
 
 
 def key_of(replica: Replica) -> Key:

@@ -40,9 +40,10 @@ class FetchAnswer(NamedTuple):
 
 
 class Followed(NamedTuple):
-    """The replica as it is when the answer arrives."""
+    """The replica as it is when the answer arrives; `latest_epoch` is that of its records."""
 
     leader_epoch: LeaderEpoch
+    latest_epoch: LeaderEpoch
     log_end_offset: Offset
     high_watermark: Offset
     history: EpochHistory
@@ -65,7 +66,10 @@ class Truncate:
 
 @dataclass(frozen=True, slots=True)
 class TruncateFully:
-    """Drop everything, and go on with an empty log that starts at `start_offset` (KAFKA-9491)."""
+    """Drop everything, and go on with an empty log that starts at `start_offset` (KAFKA-9491).
+
+    So does a log that ends there whose records cannot be compared any more: see `judge`.
+    """
 
     start_offset: Offset
 
@@ -97,7 +101,7 @@ class Ignore:
     """The answer belongs to a question that is no longer the current one."""
 
 
-Action = Append | Truncate | AskOffsets | BackOff | Wait | Ignore
+Action = Append | Truncate | TruncateFully | AskOffsets | BackOff | Wait | Ignore
 
 _ASK_OFFSETS = AskOffsets()
 _WAIT = Wait()
@@ -108,23 +112,37 @@ _CONTINUE = Continue()
 def judge(
     answer: FetchAnswer, asked: Asked, replica: Followed, *, policies: Policies = DEFAULT
 ) -> Action:
-    """What to do about `answer`. Late answers and duplicates end here (F-28)."""
+    """What to do about `answer`. Late answers and duplicates end here (F-28).
+
+    Where the leader's log starts, nothing is left of what this log could be compared with. So if it
+    is to go on there, only its high watermark vouches for its records, its producers and their
+    transactions; without that it starts over (note 0049).
+    """
     if asked.offset != replica.log_end_offset or asked.leader_epoch != replica.leader_epoch:
         return _IGNORE
     code = answer.error_code
     if code == ErrorCode.NONE:
+        start = answer.log_start_offset
+        may_start_over = policies.starts_over and replica.high_watermark < start
         if answer.diverging is None:
-            return Append(answer.high_watermark, answer.log_start_offset)
-        return Truncate(
-            truncation_target(
-                answer.diverging.epoch,
-                answer.diverging.end_offset,
-                history=replica.history,
-                high_watermark=replica.high_watermark,
-                log_end_offset=replica.log_end_offset,
-                policies=policies,
-            )
+            if (
+                may_start_over
+                and replica.log_end_offset == start
+                and replica.latest_epoch < replica.leader_epoch
+            ):
+                return TruncateFully(start)
+            return Append(answer.high_watermark, start)
+        target = truncation_target(
+            answer.diverging.epoch,
+            answer.diverging.end_offset,
+            history=replica.history,
+            high_watermark=replica.high_watermark,
+            log_end_offset=replica.log_end_offset,
+            policies=policies,
         )
+        if may_start_over and target.offset <= start:
+            return TruncateFully(start)
+        return Truncate(target)
     if code == ErrorCode.OFFSET_OUT_OF_RANGE:
         return _ASK_OFFSETS
     if code == ErrorCode.FENCED_LEADER_EPOCH:

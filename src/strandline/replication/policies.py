@@ -117,6 +117,8 @@ class Policies:
     - `joins_at_epoch_start` (KAFKA-7128): a replica joins only once it has all that the log held
       when the leader's epoch began.
     - `counts_joining` (KIP-497): a replica that the leader asked to add is waited for at once.
+    - `starts_over` (note 0049): a follower that is to go on where its leader's log starts, above
+      its own high watermark, drops what nothing can be compared with.
     """
 
     strict_min_isr: bool = True
@@ -125,6 +127,7 @@ class Policies:
     truncate_by: TruncateBy = TruncateBy.LEADER_EPOCH
     joins_at_epoch_start: bool = True
     counts_joining: bool = True
+    starts_over: bool = True
 
 
 DEFAULT: Final = Policies()

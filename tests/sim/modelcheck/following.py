@@ -117,6 +117,7 @@ class Following:
             Asked(end, LeaderEpoch(replica.epoch)),
             Followed(
                 LeaderEpoch(replica.epoch),
+                LeaderEpoch(latest(replica.entries)),
                 end,
                 Offset(replica.mark),
                 History(replica.entries, end),

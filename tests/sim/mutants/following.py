@@ -24,6 +24,7 @@ from strandline.storage.leader_epochs import LeaderEpochs
 from strandline.storage.log_appender import AppendResult, LogAppender
 from strandline.types import NO_EPOCH, Instant, LeaderEpoch, Offset
 from tests.sim.mutants.appending import in_any_order
+from tests.sim.mutants.leading import policy
 from tests.sim.mutants.mutant import Mutant, no, patch, together, yes
 
 _true_follow = Fetchers.follow
@@ -205,6 +206,13 @@ FOLLOWING: Final = (
         "A follower deletes what its leader has deleted (1.5).",
         ("I-27", "I-49", "I-51"),
         patch(FollowerRole, followed_to=_start_stays),
+    ),
+    Mutant(
+        "start-over-where-the-leader-starts",
+        "A follower that is to go on where its leader's log starts, above its own high watermark, "
+        "drops all that it has (note 0049).",
+        ("I-28", "I-29"),
+        policy(starts_over=False),
     ),
     Mutant(
         "one-fetcher",
