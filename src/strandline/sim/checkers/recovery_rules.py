@@ -148,8 +148,12 @@ class RecoveryRules:
             entry = states.active.get(ProducerId(producer_id))
             last = batches[-1] if batches else (NO_SEQUENCE, -1)
             first = model.bases[0] if model.bases else model.log.log_end_offset
-            if entry is not None and not batches and entry.last_offset < first:
+            if entry is not None and (
                 # Only the end of its transaction is left; its batches are deleted, and remembered.
+                (not batches and entry.last_offset < first)
+                # Or a start that read from the log start on has seen no more than that end.
+                or (entry.last_offset < 0 and last[1] < start)
+            ):
                 last = (entry.last_sequence, entry.last_offset)
             if entry is None:
                 # One that is idle, or whose records are all deleted, may be forgotten.
