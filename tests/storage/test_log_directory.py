@@ -12,6 +12,7 @@ import pytest
 from strandline.errors import StorageError
 from strandline.storage.clean_shutdown import CleanShutdown
 from strandline.storage.files import DiskFull, Files, LockHeld
+from strandline.storage.flush_plan import ClosePlan
 from strandline.storage.log_directory import LogDirectory, LogToLoad
 from strandline.storage.memory_files import MemoryFiles
 from strandline.storage.meta_properties import ForeignDirectory
@@ -37,10 +38,13 @@ class FakeLog:
     close_failure: StorageError | None = None
     events: list[str] = field(default_factory=list)
 
-    def close_clean(self) -> None:
+    def begin_close(self) -> ClosePlan:
+        return ClosePlan(MemoryFiles(), (), None, (), self.close_failure)
+
+    def end_close(self, plan: ClosePlan) -> None:
         self.events.append(f"close {self.topic_partition}")
-        if self.close_failure is not None:
-            raise self.close_failure
+        if plan.failure is not None:
+            raise plan.failure
 
 
 Directory: TypeAlias = LogDirectory[FakeLog]

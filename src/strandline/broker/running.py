@@ -20,6 +20,7 @@ from typing import Final, Protocol
 
 from strandline.broker.embedded_client import EmbeddedClient
 from strandline.broker.embedded_store import EmbeddedStore
+from strandline.broker.log_closing import close_logs
 from strandline.broker.readiness import offline_notice
 from strandline.broker.server import Server
 from strandline.broker.start_report import StartReport
@@ -120,10 +121,7 @@ class Broker:
         if gate is not None:
             with suppress(asyncio.BrokenBarrierError):  # another one failed: go on alone
                 await gate.wait()
-        clean = True
-        for was_clean in self.node.stopping(self.node.oldest_valid_broker_epoch):
-            clean &= was_clean
-            await asyncio.sleep(0)  # other brokers of the process go on between two logs
+        clean = await close_logs(self.node)
         await self._store.close()
         if self._own_store is not None:
             await self._own_store.close()

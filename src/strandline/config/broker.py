@@ -86,6 +86,7 @@ class BrokerConfig:
     log_flush_scheduler_interval_ms: int = LONG_MAX
     log_flush_start_offset_checkpoint_interval_ms: int = 60_000
     log_initial_task_delay_ms: int = 30_000
+    num_recovery_threads_per_data_dir: int = 2
     log_retention_check_interval_ms: int = 300_000
     replica_high_watermark_checkpoint_interval_ms: int = 5000
 

@@ -12,7 +12,7 @@ of the metadata in `metadata_listener`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import count
 from random import Random
 from typing import TYPE_CHECKING
@@ -58,6 +58,7 @@ from strandline.node.why.refusals import Refusal
 from strandline.storage.compaction.dry_run import DryRun
 from strandline.storage.compaction.plan import CleaningResult
 from strandline.storage.files import Files
+from strandline.storage.flush_plan import Closing, finish
 from strandline.types import ANONYMOUS, BrokerId, Instant, Principal
 
 if TYPE_CHECKING:
@@ -234,13 +235,18 @@ class Node:
         `broker_epoch` goes into the marker of a clean shutdown: that is
         `oldest_valid_broker_epoch`.
         """
-        return all(list(self.stopping(broker_epoch)))
+        clean = True
+        for closing in self.closings(broker_epoch):
+            clean &= finish(closing)
+        return clean
 
-    def stopping(self, broker_epoch: int) -> Iterator[bool]:
-        """`stop` in steps of one log: no recovery is needed if all of them were true."""
+    def closings(self, broker_epoch: int, *, at_once: int = 1) -> list[Closing]:
+        """`stop` in steps of so many logs, for each log directory; all are to be finished."""
         lives = self.membership.lives
-        for directory in self.replicas.logs.directories:
-            yield from directory.closing(broker_epoch, lives)
+        return [
+            directory.closing(broker_epoch, lives, at_once=at_once)
+            for directory in self.replicas.logs.directories
+        ]
 
     def abandon(self) -> None:
         """Let every file go, and write nothing: as if the process had died."""

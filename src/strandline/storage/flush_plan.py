@@ -7,11 +7,12 @@ only then may its recovery point move, because that is a promise about the disk.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 
+from strandline.errors import StorageError
 from strandline.storage.files import File, Files, MissingFile
 from strandline.storage.leader_epochs import EpochsToWrite
 from strandline.storage.segment import Segment
@@ -73,6 +74,45 @@ class NamesPlan:
         Raises `StorageError`.
         """
         return _carry_out(partial(files.sync_directory, each) for each in self.directories)
+
+
+@dataclass(slots=True)
+class ClosePlan:
+    """What a log that is being closed still has to sync, and the failure if that did not work."""
+
+    disk: Files
+    files: tuple[File, ...]
+    epochs: EpochsToWrite | None
+    directories: tuple[str, ...]
+    failure: StorageError | None = None
+
+    def carry_out(self) -> None:
+        """Sync everything; may run in any thread. What fails is told by `failure`."""
+        try:
+            for file in self.files:
+                file.sync()
+            if self.epochs is not None:
+                self.epochs.replace(self.disk)
+            for directory in self.directories:
+                self.disk.sync_directory(directory)
+        except StorageError as error:
+            self.failure = error
+
+
+Closing: TypeAlias = Generator[tuple[ClosePlan, ...], None, bool]
+"""Logs being closed: the plans that come are to be carried out, in any order, before it goes on. It
+returns whether the next start needs no recovery; given up half-way it is as a crash."""
+
+
+def finish(closing: Closing) -> bool:
+    """Carry everything out here and now."""
+    while True:
+        try:
+            plans = next(closing)
+        except StopIteration as end:
+            return bool(end.value)
+        for plan in plans:
+            plan.carry_out()
 
 
 SyncPlan: TypeAlias = FlushPlan | EpochsPlan | NamesPlan

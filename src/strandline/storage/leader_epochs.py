@@ -62,6 +62,11 @@ class EpochsToWrite(NamedTuple):
         """Bring it to the disk beside the file, durably but for its name; in any thread."""
         files.write_synced(self.path + NEXT_SUFFIX, self.data)
 
+    def replace(self, files: Files) -> None:
+        """Put it in the place of the file, durably once the directory is synced; in any thread."""
+        self.write(files)
+        files.rename(self.path + NEXT_SUFFIX, self.path)
+
 
 class LeaderEpochs:
     """The leader epochs of one partition's log.
@@ -231,6 +236,12 @@ class LeaderEpochs:
         """Write and sync the epochs that were assigned in memory only, at once."""
         if self.unwritten_from != ALL_WRITTEN:
             self._write(self._entries)
+
+    @property
+    def unwritten(self) -> EpochsToWrite | None:
+        """The table as it is now, if the file is not so."""
+        is_written = not self._unwritten and self.unwritten_from == ALL_WRITTEN
+        return None if is_written else self.prepare()
 
     def prepare(self) -> EpochsToWrite:
         """The table as it is now, to be written elsewhere (`EpochsToWrite.write`)."""

@@ -30,6 +30,7 @@ from strandline.config.topic import TopicConfig
 from strandline.errors import InvariantViolated, StorageError
 from strandline.storage.directory_names import DirectoryKind, retired_directory_name
 from strandline.storage.files import Files, join, parent_of
+from strandline.storage.flush_plan import ClosePlan
 from strandline.storage.leader_epochs import FILE_NAME as LEADER_EPOCHS_NAME
 from strandline.storage.leader_epochs import LeaderEpochs
 from strandline.storage.log_appender import LogAppender
@@ -326,28 +327,35 @@ class Log:
 
         After this the recovery point is the log's end, and the next `load` reads nearly nothing.
         """
+        plan = self.begin_close()
+        plan.carry_out()
+        self.end_close(plan)
+
+    def begin_close(self) -> ClosePlan:
+        """Write what `close_clean` writes; then carry the plan out, and `end_close`.
+
+        Nothing else may be asked of the log from now on. Raises `StorageError`: it is closed then.
+        """
         self.health.check_usable()
         try:
-            self._finish_files()
+            active = self.active
+            active.close_indexes()
+            active.trim_log()
+            snapshot = self.producers.take_snapshot(self.log_end_offset, sync=False)
+            return self.flusher.close_plan(snapshot)
         except StorageError as error:
-            # Some files are in their final state and some are not: only a restart can go on.
-            self.health.fail(f"The log could not be closed cleanly: {error}", error)
+            self._fail_to_close(error)
             raise
-        finally:
-            self.close()
+
+    def end_close(self, plan: ClosePlan) -> None:
+        """Close the files, after the plan was carried out. Raises its `StorageError`."""
+        if plan.failure is not None:
+            self._fail_to_close(plan.failure)
+            raise plan.failure
+        self.close()
         self.offsets.advance_recovery_point_to(self.log_end_offset)
 
-    def _finish_files(self) -> None:
-        active = self.active
-        active.close_indexes()
-        active.trim_log()
-        self.producers.take_snapshot(self.log_end_offset)
-        self.leader_epochs.flush()
-        self.leader_epochs.flush_assigned()
-        plan = self.flusher.flush_plan()
-        for file in active.files_to_sync() if plan is None else plan.files:
-            file.sync()
-        if self.location.is_durable:
-            self.location.sync()
-        else:
-            self.location.make_durable()
+    def _fail_to_close(self, error: StorageError) -> None:
+        # Some files are in their final state and some are not: only a restart can go on.
+        self.health.fail(f"The log could not be closed cleanly: {error}", error)
+        self.close()

@@ -22,7 +22,7 @@ if every log was loaded and closed without error (KAFKA-15375).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final, Generic, Protocol, TypeVar
@@ -40,6 +40,7 @@ from strandline.storage.files import (
     join,
     parent_of,
 )
+from strandline.storage.flush_plan import ClosePlan, Closing, finish
 from strandline.storage.meta_properties import ForeignDirectory, MetaProperties, claim_directory
 from strandline.types import NO_OFFSET, BrokerId, Lives, Offset, TopicPartition
 
@@ -66,8 +67,11 @@ class PartitionLog(Protocol):
     @property
     def high_watermark(self) -> Offset: ...
 
-    def close_clean(self) -> None:
-        """Sync everything, take the producer snapshot at the log's end, and close the files."""
+    def begin_close(self) -> ClosePlan:
+        """Write what is to be written, and say what is then to be synced."""
+
+    def end_close(self, plan: ClosePlan) -> None:
+        """Close the files, after the plan was carried out. Raises its `StorageError`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,23 +259,24 @@ class LogDirectory(Generic[LogType]):
         Returns whether the next start may skip recovery. One log that fails to close does not
         keep the others from closing, but takes the directory offline.
         """
-        return all(list(self.closing(broker_epoch, lives)))
+        return finish(self.closing(broker_epoch, lives))
 
-    def closing(self, broker_epoch: int, lives: Lives | None = None) -> Iterator[bool]:
-        """`close_clean` in steps of one log, whose syncs take their time; the next start may skip
-        recovery if all of them were true. One that is given up half-way is as a crash."""
+    def closing(
+        self, broker_epoch: int, lives: Lives | None = None, *, at_once: int = 1
+    ) -> Closing:
+        """`close_clean` in steps of so many logs, as their syncs take their time."""
         try:
             self.write_high_watermarks()
-            yield from self._closing_logs()
+            yield from self._closing_logs(at_once)
             self.write_recovery_points()
             self.write_log_starts()
             may_mark = self.offline_reason is None and (self.fully_loaded or self.clean_shutdown)
             if may_mark:
                 with self._or_offline("mark the clean shutdown of"):
                     write_marker(self._files, self.path, broker_epoch, lives)
-            yield bool(may_mark)
+            return bool(may_mark)
         except StorageError:
-            yield False
+            return False
         finally:
             self.close()
 
@@ -345,14 +350,22 @@ class LogDirectory(Generic[LogType]):
             table.write(offsets)
         return True
 
-    def _closing_logs(self) -> Iterator[bool]:
+    def _closing_logs(self, at_once: int) -> Generator[tuple[ClosePlan, ...], None, None]:
         failures: list[StorageError] = []
-        for log in list(self.logs.values()):
-            try:
-                log.close_clean()
-            except StorageError as failure:
-                failures.append(failure)
-            yield not failures
+        logs = list(self.logs.values())
+        for first in range(0, len(logs), at_once):
+            begun: list[tuple[LogType, ClosePlan]] = []
+            for log in logs[first : first + at_once]:
+                try:
+                    begun.append((log, log.begin_close()))
+                except StorageError as failure:
+                    failures.append(failure)
+            yield tuple(plan for _, plan in begun)
+            for log, plan in begun:
+                try:
+                    log.end_close(plan)
+                except StorageError as failure:
+                    failures.append(failure)
         if failures:
             self.go_offline(str(failures[0]))
 

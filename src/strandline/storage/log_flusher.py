@@ -6,11 +6,14 @@ epochs that are late: a driver does, in any thread (`flush_plan`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from strandline.config.topic import LONG_MAX
 from strandline.storage.files import File, join, name_of, parent_of
-from strandline.storage.flush_plan import FlushPlan
+from strandline.storage.flush_plan import ClosePlan, FlushPlan
 from strandline.storage.leader_epochs import ALL_WRITTEN, EpochsToWrite
 from strandline.storage.log_parts import LogParts
+from strandline.storage.segment import Segment
 from strandline.types import LeaderEpoch, Offset
 
 
@@ -95,7 +98,7 @@ class LogFlusher:
 
         None when that is so already. The driver carries the plan out and calls `mark_flushed`.
         """
-        offsets, files = self._offsets, self._location.files
+        offsets = self._offsets
         end = offsets.log_end_offset
         up_to = end if up_to is None else min(up_to, end)
         if up_to <= offsets.recovery_point:
@@ -106,11 +109,7 @@ class LogFlusher:
             self._leader_epochs.flush_assigned()
             self.reschedule()
         segments = self._segments.since(offsets.recovery_point)
-        to_sync: list[File] = []
-        for segment in segments:
-            if segment.base_offset < up_to:
-                to_sync.extend(segment.files_to_sync())
-        to_sync.extend(files.open(p) for p in self._unsynced_snapshots if files.exists(p))
+        to_sync = self._files_below(up_to, segments)
         names_new = any(not segment.synced_names for segment in segments)
         metadata, directories = self._location.unsynced()
         if not directories and (names_new or self._unsynced_snapshots):
@@ -123,6 +122,28 @@ class LogFlusher:
             tuple(segments),
             offsets.truncations,
         )
+
+    def close_plan(self, snapshot: str | None) -> ClosePlan:
+        """What to sync before the log is closed, once all is written; with that new snapshot."""
+        location, end = self._location, self._offsets.log_end_offset
+        segments = self._segments.since(self._offsets.recovery_point)
+        metadata, directories = location.unsynced()
+        snapshots = () if snapshot is None else (location.files.open(snapshot),)
+        return ClosePlan(
+            location.files,
+            (*metadata, *snapshots, *self._files_below(Offset(end + 1), segments)),
+            self._leader_epochs.unwritten,
+            directories or (location.path,),
+        )
+
+    def _files_below(self, up_to: Offset, segments: Sequence[Segment]) -> list[File]:
+        files = self._location.files
+        to_sync: list[File] = []
+        for segment in segments:
+            if segment.base_offset < up_to:
+                to_sync.extend(segment.files_to_sync())
+        to_sync.extend(files.open(p) for p in self._unsynced_snapshots if files.exists(p))
+        return to_sync
 
     def flush_plan_if_due(self, now_ms: int) -> FlushPlan | None:
         """The plan that `flush.messages`, `flush.ms` or a closed segment call for now.
