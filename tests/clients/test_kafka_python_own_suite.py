@@ -20,6 +20,7 @@ from typing import Final
 
 import pytest
 
+from strandline.tar_files import unpack_tar
 from tests.clients.support import SOURCES, BrokerProcess
 
 pytestmark = pytest.mark.timeout(1200)
@@ -117,7 +118,7 @@ def suite(tmp_path_factory: pytest.TempPathFactory) -> Path:
         members = [m for m in archive.getmembers() if m.name.startswith(f"{prefix}test/")]
         for member in members:
             member.name = member.name.removeprefix(prefix)
-        archive.extractall(target, members=members, filter="data")
+        unpack_tar(archive, target, members)
     # Without this the standard library's package of the same name would be found.
     (target / "test" / "__init__.py").touch()
     (target / "test" / "service.py").write_text(_SERVICE)

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from strandline.tar_files import unpack_tar
+
 ROOT: Final = Path(__file__).parents[2]
 SOURCES: Final = ROOT / "src"
 """This checkout's own."""
@@ -31,7 +33,7 @@ def unpack(revision: str, into: Path) -> Path:
     if archive.returncode != 0:
         raise RuntimeError(f"git archive {revision}: {archive.stderr.decode(errors='replace')}")
     with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as tar:
-        tar.extractall(into, filter="data")
+        unpack_tar(tar, into)
     return into / "src"
 
 

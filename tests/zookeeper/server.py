@@ -146,7 +146,12 @@ class ZooKeeperServer:
         """Start the process; `mode` tells when it serves."""
         if self.is_running:
             raise RuntimeError(f"ZooKeeper {self.address} runs already")
-        command = ["java", *_FLAGS, "-cp", f"{self._before}{jars()}/*"]
+        classes = f"{jars()}/*"
+        if self._before:
+            # One by one: a Java with an archive (`quick_java`) puts that folder in front of all.
+            own = map(str, sorted(jars().glob("*.jar")))
+            classes = f"{self._before}{os.pathsep.join(own)}"
+        command = ["java", *_FLAGS, "-cp", classes]
         command += ["org.apache.zookeeper.server.quorum.QuorumPeerMain", str(self._config)]
         with (self._directory / "output").open("ab") as output:
             self._process = subprocess.Popen(

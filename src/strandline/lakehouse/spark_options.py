@@ -55,12 +55,19 @@ class SparkOptions:
 def one_session(
     name: str, options: SparkOptions, tell: Callable[[str], None]
 ) -> Iterator[SparkSession]:
-    """As `open_session`, stopped at the end: those of Spark Connect are no context managers."""
+    """As `open_session`, stopped at the end unless it was there before.
+
+    Those of Spark Connect are no context managers.
+    """
+    from strandline.lakehouse.session_lasting import has_session
+
+    was_there = has_session()
     opened = open_session(name, options, tell=tell)
     try:
         yield opened
     finally:
-        opened.stop()
+        if not was_there:
+            opened.stop()
 
 
 def open_session(

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from strandline.cli.main import main
-from strandline.lakehouse.pipeline import query
+from strandline.lakehouse.pipeline import batches
 from strandline.lakehouse.pipeline.runner import Runner
 from strandline.lakehouse.tables.delta import DeltaBackend
 from strandline.lakehouse.tables.delta_spark import SparkDeltaBackend
@@ -96,7 +96,7 @@ def _wrap_all(telling: _Telling) -> None:
         return told
 
     _wrap(Runner, "_one_query", beginning)
-    _wrap(query, "commit_batch", telling.batch)
+    _wrap(batches, "commit_batch", telling.batch)
     _wrap(TableStore, "commit", lambda call: telling.during(phases.CHECKING, call))
     _wrap(TableStore, "compact", lambda call: telling.during(phases.COMPACTING, call))
     for backend in (DeltaBackend, IcebergBackend, SparkDeltaBackend):

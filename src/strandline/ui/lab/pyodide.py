@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from strandline.errors import StrandlineError
+from strandline.tar_files import unpack_tar
 
 VERSION: Final = "314.0.7"
 """Python 3.14 (the number before the dots)."""
@@ -58,7 +59,7 @@ def pyodide() -> Path:
         archive = _fetched(Path(place))
         _check(archive)
         with tarfile.open(archive) as packed:
-            packed.extractall(place, filter="data")
+            unpack_tar(packed, place)
         shutil.rmtree(target, ignore_errors=True)
         try:
             (Path(place) / "package").rename(target)
