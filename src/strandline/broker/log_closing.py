@@ -9,11 +9,17 @@ log directory sync. Directories are closed beside one another.
 from __future__ import annotations
 
 import asyncio
-from concurrent.futures import ThreadPoolExecutor
+import logging
+from collections.abc import Iterator
+from itertools import cycle
 from typing import Final
 
+from strandline.broker.worker import Worker
+from strandline.errors import StorageError
 from strandline.node.node import Node
 from strandline.storage.flush_plan import Closing
+
+log = logging.getLogger(__name__)
 
 _LOGS_PER_THREAD: Final = 4
 """So many are written in one go: a thread that is done early finds the next one."""
@@ -27,8 +33,7 @@ async def close_logs(node: Node) -> bool:
 
 
 async def _finish(closing: Closing, threads: int) -> bool:
-    loop = asyncio.get_running_loop()
-    pool = ThreadPoolExecutor(threads, thread_name_prefix="strandline-close")
+    workers = list(_workers(threads))
     try:
         while True:
             try:
@@ -36,7 +41,25 @@ async def _finish(closing: Closing, threads: int) -> bool:
             except StopIteration as end:
                 return bool(end.value)
             await asyncio.sleep(0)
-            await asyncio.gather(*(loop.run_in_executor(pool, each.carry_out) for each in plans))
+            if workers:
+                syncs = zip(cycle(workers), plans, strict=False)
+                await asyncio.gather(
+                    *(asyncio.wrap_future(worker.submit(plan.carry_out)) for worker, plan in syncs)
+                )
+            else:
+                for plan in plans:
+                    plan.carry_out()
     finally:
         closing.close()
-        pool.shutdown()
+        for worker in workers:
+            worker.shutdown()
+
+
+def _workers(threads: int) -> Iterator[Worker]:
+    """As many as there are to be had, maybe none."""
+    for _ in range(threads):
+        try:
+            yield Worker("strandline-close")
+        except StorageError as error:
+            log.warning("Fewer threads than are set close logs: %s", error)
+            return
