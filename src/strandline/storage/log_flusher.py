@@ -6,7 +6,7 @@ epochs that are late: a driver does, in any thread (`flush_plan`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 from strandline.config.topic import LONG_MAX
 from strandline.storage.files import File, join, name_of, parent_of
@@ -109,7 +109,7 @@ class LogFlusher:
             self._leader_epochs.flush_assigned()
             self.reschedule()
         segments = self._segments.since(offsets.recovery_point)
-        to_sync = self._files_below(up_to, segments)
+        to_sync = self._files_of(each for each in segments if each.base_offset < up_to)
         names_new = any(not segment.synced_names for segment in segments)
         metadata, directories = self._location.unsynced()
         if not directories and (names_new or self._unsynced_snapshots):
@@ -125,23 +125,23 @@ class LogFlusher:
 
     def close_plan(self, snapshot: str | None) -> ClosePlan:
         """What to sync before the log is closed, once all is written; with that new snapshot."""
-        location, end = self._location, self._offsets.log_end_offset
+        location = self._location
         segments = self._segments.since(self._offsets.recovery_point)
         metadata, directories = location.unsynced()
         snapshots = () if snapshot is None else (location.files.open(snapshot),)
         return ClosePlan(
             location.files,
-            (*metadata, *snapshots, *self._files_below(Offset(end + 1), segments)),
+            (*metadata, *snapshots, *self._files_of(segments)),
             self._leader_epochs.unwritten,
             directories or (location.path,),
         )
 
-    def _files_below(self, up_to: Offset, segments: Sequence[Segment]) -> list[File]:
+    def _files_of(self, segments: Iterable[Segment]) -> list[File]:
+        """Their files, and the snapshots that were not synced."""
         files = self._location.files
         to_sync: list[File] = []
         for segment in segments:
-            if segment.base_offset < up_to:
-                to_sync.extend(segment.files_to_sync())
+            to_sync.extend(segment.files_to_sync())
         to_sync.extend(files.open(p) for p in self._unsynced_snapshots if files.exists(p))
         return to_sync
 
