@@ -23,7 +23,7 @@ from strandline.cli.output import counted, print_table
 from strandline.cli.spark_logging import silence_py4j
 from strandline.cli.stopping import Stop
 from strandline.cli.table_options import check_installed, print_notice
-from strandline.lakehouse.spark_options import MASTER, SparkOptions, open_session
+from strandline.lakehouse.spark_options import MASTER, SparkOptions, one_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -158,7 +158,7 @@ def _show(
     try:
         store = open_store(spec, create=True)
         silence_py4j()
-        with open_session("demo", options, tell=print_notice) as spark:
+        with one_session("demo", options, tell=print_notice) as spark:
             _fill(spec, cluster.address, production)
             _prove(spec, cluster.address)
             _ask(spark, store)

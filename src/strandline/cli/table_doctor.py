@@ -19,7 +19,7 @@ from strandline.cli.table_options import (
     tables_option,
 )
 from strandline.lakehouse.locations.location import Location
-from strandline.lakehouse.spark_options import SparkOptions, open_session
+from strandline.lakehouse.spark_options import SparkOptions, one_session
 from strandline.lakehouse.tables.definition import TableSpec
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def _findings(spec: TableSpec, address: str, spark: SparkOptions | None) -> Iter
     if spark is None or not was_good:
         return
     try:
-        with open_session(f"table doctor {spec.name}", spark, tell=print_notice) as session:
+        with one_session(f"table doctor {spec.name}", spark, tell=print_notice) as session:
             yield from examine_executors(session, spec, reading)
     except OF_SPARK as error:
         yield Finding("executor", False, cause_of(error))

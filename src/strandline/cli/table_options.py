@@ -5,7 +5,9 @@ This file must import nothing of the lakehouse that needs these: it says what is
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import wraps
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
@@ -21,7 +23,6 @@ from strandline.lakehouse.session_remote import is_remote
 from strandline.lakehouse.spark_options import MASTER, SparkOptions
 
 if TYPE_CHECKING:
-    from strandline.lakehouse.pipeline.parts_by_command import CommandCarrier
     from strandline.lakehouse.tables.definition import TableSpec
     from strandline.lakehouse.tables.store import TableStore
 
@@ -152,12 +153,22 @@ def _remote(context: click.Context, parameter: click.Parameter, given: str | Non
     return given
 
 
-remote_option = click.option(
-    "--remote",
-    metavar="sc://HOST:PORT",
-    callback=_remote,
-    help="A server of Spark Connect, in place of a master.",
-)
+def connecting_spark_options(command: F) -> F:
+    """Add `spark_options`, and `--remote` in place of a master."""
+
+    @wraps(command)
+    def with_remote(*arguments: Any, remote: str | None, spark: SparkOptions, **others: Any) -> Any:
+        if remote is not None:
+            spark = replace(spark, master=remote)
+        return command(*arguments, spark=spark, **others)
+
+    add_remote = click.option(
+        "--remote",
+        metavar="sc://HOST:PORT",
+        callback=_remote,
+        help="A server of Spark Connect, in place of a master.",
+    )
+    return cast("F", add_remote(spark_options(with_remote)))
 
 
 def spark_of(
@@ -198,15 +209,16 @@ def _master(context: click.Context, parameter: click.Parameter, given: str) -> s
     return given
 
 
-def carrying(store: TableStore, spark: SparkOptions) -> CommandCarrier:
+@contextmanager
+def carrying(store: TableStore, spark: SparkOptions) -> Iterator[None]:
     """Within this block large works on a table are carried out by Spark, which they start."""
     from strandline.cli.spark_logging import silence_py4j
-    from strandline.lakehouse.pipeline.parts_by_command import CommandCarrier
+    from strandline.lakehouse.pipeline.parts_by_command import carrying_by_command
 
     silence_py4j()
-    carrier = CommandCarrier(f"table {store.spec.name}", spark, print_notice)
-    store.carry_out_by(carrier)
-    return carrier
+    with carrying_by_command(f"table {store.spec.name}", spark, print_notice) as carrier:
+        store.carry_out_by(carrier)
+        yield
 
 
 def print_notice(sentence: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -15,10 +14,9 @@ from strandline.cli.output import counted, print_json
 from strandline.cli.spark_logging import silence_py4j
 from strandline.cli.table_options import (
     bootstrap_of,
+    connecting_spark_options,
     load_table,
     print_notice,
-    remote_option,
-    spark_options,
     tables_option,
 )
 from strandline.lakehouse.locations.location import Location
@@ -42,8 +40,7 @@ if TYPE_CHECKING:
 )
 @click.option("--since", metavar="TIME", help="Only records stamped at or after this time.")
 @click.option("--until", metavar="TIME", help="Only records stamped before this time.")
-@remote_option
-@spark_options
+@connecting_spark_options
 @tables_option
 @bootstrap_option
 @json_option
@@ -52,7 +49,6 @@ def rebuild(
     partitions: tuple[int, ...],
     since: str | None,
     until: str | None,
-    remote: str | None,
     spark: SparkOptions,
     tables: Location,
     bootstrap: str | None,
@@ -95,8 +91,7 @@ def rebuild(
             until=_at(catalogue, facts.latest, until_ms),
         )
     silence_py4j()
-    spark = replace(spark, master=remote or spark.master)
-    with one_session(f"table rebuild {name}", spark, print_notice) as session:
+    with one_session(f"table rebuild {name}", spark, tell=print_notice) as session:
         rebuilt = make_again(session, spec, settings, ranges, tell=_progress(as_json=as_json))
         found = difference(session, store, rebuilt, ranges)
     _show(name, found, as_json=as_json)
@@ -104,13 +99,10 @@ def rebuild(
 
 @click.command()
 @click.argument("name")
-@remote_option
-@spark_options
+@connecting_spark_options
 @tables_option
 @json_option
-def diff(
-    name: str, remote: str | None, spark: SparkOptions, tables: Location, as_json: bool
-) -> None:
+def diff(name: str, spark: SparkOptions, tables: Location, as_json: bool) -> None:
     """Compare table NAME with the rebuild that was made of it.
 
     Ends with 0 when the two are the same, and with 1 when not.
@@ -122,8 +114,7 @@ def diff(
 
     rebuilt, ranges = open_rebuild(spec)
     silence_py4j()
-    spark = replace(spark, master=remote or spark.master)
-    with one_session(f"table diff {name}", spark, print_notice) as session:
+    with one_session(f"table diff {name}", spark, tell=print_notice) as session:
         found = difference(session, open_store(spec), rebuilt, ranges)
     _show(name, found, as_json=as_json)
 

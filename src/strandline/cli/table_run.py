@@ -17,9 +17,8 @@ from strandline.cli.spark_logging import silence_py4j
 from strandline.cli.stopping import Stop
 from strandline.cli.table_options import (
     bootstrap_of,
+    connecting_spark_options,
     load_table,
-    remote_option,
-    spark_options,
     tables_option,
     transform_options,
 )
@@ -113,8 +112,7 @@ _TOO_DEAD: Final = 3
 )
 @click.option("--fail-on-dead", is_flag=True, help="Then end with the exit code 3.")
 @transform_options
-@remote_option
-@spark_options
+@connecting_spark_options
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON document per event.")
 @tables_option
 @bootstrap_option
@@ -135,7 +133,6 @@ def run(
     select: str | None,
     transform: str | None,
     explode: bool | None,
-    remote: str | None,
     spark: SparkOptions,
     as_json: bool,
     tables: Location,
@@ -171,7 +168,7 @@ def run(
         *jars_in(jars if options.engine == "kafka" else None),
         *jars_in(delta_jars if spec.writer == "spark" else None),
     )
-    spark = replace(spark, jars=chosen, master=remote or spark.master)
+    spark = replace(spark, jars=chosen)
     # Only here: it imports what takes a second, which wrong options need not wait for.
     from strandline.lakehouse.pipeline.running import run_table
     from strandline.lakehouse.transforming.given import load

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import click
 
 from strandline.cli.client_config import client_config
@@ -12,10 +10,9 @@ from strandline.cli.output import print_json, print_table
 from strandline.cli.spark_logging import silence_py4j
 from strandline.cli.table_options import (
     bootstrap_of,
+    connecting_spark_options,
     load_table,
     print_notice,
-    remote_option,
-    spark_options,
     tables_option,
 )
 from strandline.lakehouse.locations.location import Location
@@ -31,8 +28,7 @@ from strandline.lakehouse.verify.report import Report, Verdict
     help="Of a query that fills the table: what it says is committed must be there.",
 )
 @click.option("--all", "everything", is_flag=True, help="Compare what the last proof showed, too.")
-@remote_option
-@spark_options
+@connecting_spark_options
 @tables_option
 @bootstrap_option
 @json_option
@@ -40,7 +36,6 @@ def verify(
     name: str,
     checkpoint: str | None,
     everything: bool,
-    remote: str | None,
     spark: SparkOptions,
     tables: Location,
     bootstrap: str | None,
@@ -75,7 +70,7 @@ def verify(
         spec,
         address,
         config=client_config(),
-        spark=spark if remote is None else replace(spark, master=remote),
+        spark=spark,
         tell=print_notice,
         everything=everything,
     )

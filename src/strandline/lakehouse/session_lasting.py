@@ -20,9 +20,11 @@ from typing import Self
 
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession, SQLContext
 
 from strandline.lakehouse.scratch_directory import ScratchDirectory
+from strandline.lakehouse.session_remote import check_listens
 
 _scratch: list[ScratchDirectory] = []
 """That of the JVM that this process has started, if there is one."""
@@ -44,24 +46,54 @@ class LastingSession:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if _has_ended():
-            _forget(self.spark)
-        else:
-            self.spark.__exit__(kind, error, traceback)
+        self._end()
 
     def maybe_renew(self, *, is_stuck: bool = False) -> bool:
         """Make a new session if the present one is lost, or `is_stuck`; whether it was so.
 
         One that is stuck goes with its JVM, whatever its state is. Raises as `make` does.
         """
-        if not is_stuck and not is_lost(self.spark):
+        if not is_stuck and not self._is_lost():
             return False
-        if is_stuck:
-            end_jvm()
-        _stop(self.spark)
+        self._end(is_stuck=is_stuck)
         with _same_interrupt_handler():
             self.spark = self._make()
         return True
+
+    def _is_lost(self) -> bool:
+        return is_lost(self.spark)
+
+    def _end(self, *, is_stuck: bool = False) -> None:
+        if is_stuck:
+            end_jvm()
+        _stop(self.spark)
+
+
+class RemoteSession(LastingSession):
+    """The same of a server of Spark Connect, without a JVM in this process."""
+
+    def __init__(self, make: Callable[[], SparkSession], url: str) -> None:
+        self._url = url
+        super().__init__(make)
+
+    def maybe_renew(self, *, is_stuck: bool = False) -> bool:
+        """See there; lost is also one that the server does not know.
+
+        Raises `NoSpark` as well if the server does not answer.
+        """
+        check_listens(self._url)
+        return super().maybe_renew(is_stuck=is_stuck)
+
+    def _is_lost(self) -> bool:
+        try:
+            self.spark.range(1).count()
+        except PySparkException:
+            return True
+        return False
+
+    def _end(self, *, is_stuck: bool = False) -> None:
+        del is_stuck  # it has no JVM here to be ended with
+        self.spark.stop()
 
 
 def has_session() -> bool:

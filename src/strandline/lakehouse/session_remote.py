@@ -9,9 +9,8 @@ the table: runs plan their batches themselves there (`pipeline.rounds`).
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Mapping
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from strandline.lakehouse.session_master import REMOTE, NoSpark
@@ -43,7 +42,7 @@ def open_remote(url: str, conf: Mapping[str, str]) -> SparkSession:
             "Spark Connect needs packages that are not installed: pip install "
             f"'strandline[connect]'. ({missing.name or missing})"
         ) from missing
-    _check_listens(url)
+    check_listens(url)
     # It has PySpark's functions make columns of this kind, in the whole process.
     builder = SparkSession.builder.remote(url)
     for name, value in conf.items():
@@ -59,52 +58,7 @@ def open_remote(url: str, conf: Mapping[str, str]) -> SparkSession:
     return made
 
 
-class RemoteSession:
-    """A session of a server, and another one when it has ended. A context manager.
-
-    As `session_lasting.LastingSession`, without a JVM in this process.
-    """
-
-    def __init__(self, make: Callable[[], SparkSession], url: str) -> None:
-        self._make = make
-        self._url = url
-        self.spark = make()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.spark.stop()
-
-    def maybe_renew(self, *, is_stuck: bool = False) -> bool:
-        """Make a new session if the server does not know the present one, or it `is_stuck`.
-
-        Raises as `make` does, and `NoSpark` if the server does not answer.
-        """
-        _check_listens(self._url)
-        if not is_stuck and _answers(self.spark):
-            return False
-        self.spark.stop()
-        self.spark = self._make()
-        return True
-
-
-def _answers(spark: SparkSession) -> bool:
-    from pyspark.errors import PySparkException
-
-    try:
-        spark.range(1).count()
-    except PySparkException:
-        return False
-    return True
-
-
-def _check_listens(url: str) -> None:
+def check_listens(url: str) -> None:
     """Raises `NoSpark` within seconds, where Spark's client would try for minutes."""
     parts = urlsplit(url)
     try:

@@ -53,20 +53,21 @@ class SparkOptions:
 
 @contextmanager
 def one_session(
-    name: str, options: SparkOptions, tell: Callable[[str], None]
+    name: str,
+    options: SparkOptions,
+    *,
+    java_options: str = "",
+    tell: Callable[[str], None] = log.warning,
 ) -> Iterator[SparkSession]:
-    """As `open_session`, stopped at the end unless it was there before.
-
-    Those of Spark Connect are no context managers.
-    """
+    """As `open_session`, and stopped at the end, unless it ran in this process before."""
     from strandline.lakehouse.session_lasting import has_session
 
-    was_there = has_session()
-    opened = open_session(name, options, tell=tell)
+    is_given = not is_remote(options.master) and has_session()
+    opened = open_session(name, options, java_options=java_options, tell=tell)
     try:
         yield opened
     finally:
-        if not was_there:
+        if not is_given:
             opened.stop()
 
 

@@ -26,11 +26,8 @@ Run = Callable[..., Any]
 
 
 @pytest.fixture
-def table(
-    spark: SparkSession, cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Run:
+def table(spark: SparkSession, cluster: Cluster, tmp_path: Path) -> Run:
     """`strandline table ... --json` as a document, in the session that all tests share."""
-    monkeypatch.setattr(SparkSession, "__exit__", lambda *_: None)
     environment = {
         "STRANDLINE_BOOTSTRAP": cluster.bootstrap_servers,
         "STRANDLINE_DELTA_JARS": None,

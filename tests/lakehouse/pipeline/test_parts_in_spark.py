@@ -14,8 +14,8 @@ from strandline.lakehouse.deadletters.listing import LetterFilter
 from strandline.lakehouse.deadletters.replaying import replay
 from strandline.lakehouse.pipeline import parts_by_command, parts_in_spark
 from strandline.lakehouse.pipeline.parts_by_command import (
-    CommandCarrier,
     TooMuchHere,
+    carrying_by_command,
     only_little,
 )
 from strandline.lakehouse.pipeline.parts_in_spark import carrier_of
@@ -70,7 +70,7 @@ def test_a_column_is_widened_and_letters_are_replayed_in_tasks(
     table.batch("q", 1, [{"a": 2}, {"a": 0.5}, {"b": "x"}], start=1)
     table.batch("q", 2, [{"a": 1.5}, {"b": "y"}], start=4)
     table.batch("q", 3, [{"b": "z"}], start=6)
-    with CommandCarrier("test", SparkOptions(), print) as carrier:
+    with carrying_by_command("test", SparkOptions(), print) as carrier:
         table.store.carry_out_by(carrier)
         assert table.store.widen("a") == 2
         table.reopen().carry_out_by(carrier)

@@ -6,16 +6,12 @@ Files that a task wrote before it, or another one, failed belong to no table: th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final
 
 from pyspark.sql import SparkSession
 
 from strandline.lakehouse.locations.credentials import public_settings, take_settings
 from strandline.lakehouse.pipeline.tasks import in_tasks
-from strandline.lakehouse.tables.parts import Carrier, Done, Part, here
-
-SMALL_BYTES: Final = 32 << 20
-"""Less than this is read and written here before Spark has started its tasks."""
+from strandline.lakehouse.tables.parts import SMALL_BYTES, Carrier, Done, Part, here
 
 
 def carrier_of(spark: SparkSession) -> Carrier:

@@ -17,7 +17,7 @@ from strandline.lakehouse.pipeline.healing import Healer
 from strandline.lakehouse.pipeline.options import RunOptions
 from strandline.lakehouse.pipeline.parts_by_command import TooMuchHere, only_little
 from strandline.lakehouse.pipeline.up_to_date import finish_if_up_to_date
-from strandline.lakehouse.session_remote import RemoteSession, is_remote
+from strandline.lakehouse.session_remote import is_remote
 from strandline.lakehouse.spark_options import STARTS_QUICKLY, SparkOptions, open_session
 from strandline.lakehouse.tables.definition import TableSpec
 from strandline.lakehouse.tables.definition_checks import check_of_topics
@@ -95,7 +95,7 @@ def run_table(
     from strandline.lakehouse.pipeline.batches import RunContext
     from strandline.lakehouse.pipeline.parts_in_spark import carrier_of
     from strandline.lakehouse.pipeline.runner import Runner
-    from strandline.lakehouse.session_lasting import LastingSession, has_session
+    from strandline.lakehouse.session_lasting import LastingSession, RemoteSession, has_session
 
     def context_of(session: SparkSession) -> RunContext:
         live = open_store(spec, create=True, spark=session)

@@ -24,6 +24,8 @@ class Sized(Protocol):
 
 
 _File = TypeVar("_File", bound=Sized)
+SMALL_BYTES: Final = 32 << 20
+"""Less than this is read and written here before Spark has started its tasks."""
 PORTION_BYTES: Final = 64 << 20
 """About as much as one task reads, where files may be divided among tasks at will."""
 

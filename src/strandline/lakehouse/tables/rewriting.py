@@ -109,11 +109,10 @@ def write_again(part: Again) -> _Made:
                 for batch in read_batches([item.path], part.schema):
                     output.write(batch.rename_columns(called))
                 copies.append(tuple(made.placed(item.partition) for made in output.finish()))
-    except pa.ArrowInvalid as error:
+    except BaseException as error:
         remove_files(part.directory, _Made(tuple(copies)).adds)
-        return _Made((), str(error))
-    except BaseException:
-        remove_files(part.directory, _Made(tuple(copies)).adds)
+        if isinstance(error, pa.ArrowInvalid):
+            return _Made((), str(error))
         raise
     return _Made(tuple(copies))
 

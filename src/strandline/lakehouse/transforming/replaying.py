@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-
 from strandline.lakehouse.deadletters.listing import ALL, LetterFilter
 from strandline.lakehouse.deadletters.replaying import ReplayResult, replay
-from strandline.lakehouse.spark_options import SparkOptions, open_session
+from strandline.lakehouse.spark_options import SparkOptions, one_session
 from strandline.lakehouse.tables.store import TableStore
 from strandline.lakehouse.transforming.given import Transform, transform_of
 
@@ -26,11 +24,8 @@ def replay_through(
     if transform is None:
         return replay(store, wanted)
     from strandline.lakehouse.pipeline.parts_in_spark import carrier_of
-    from strandline.lakehouse.session_lasting import has_session
     from strandline.lakehouse.transforming.writing import Passage
 
-    is_given = has_session()
-    session = open_session(f"table replay {store.spec.name}", spark or SparkOptions())
-    store.carry_out_by(carrier_of(session))
-    with nullcontext() if is_given else session:
+    with one_session(f"table replay {store.spec.name}", spark or SparkOptions()) as session:
+        store.carry_out_by(carrier_of(session))
         return replay(store, wanted, Passage(session, store.spec, transform).write)

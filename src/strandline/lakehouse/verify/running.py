@@ -7,8 +7,7 @@ from collections.abc import Callable
 
 from strandline.client.security.config import UNSECURED, ClientConfig
 from strandline.lakehouse.pipeline.options import RunOptions
-from strandline.lakehouse.session_remote import is_remote
-from strandline.lakehouse.spark_options import SparkOptions, open_session
+from strandline.lakehouse.spark_options import SparkOptions, one_session
 from strandline.lakehouse.tables.definition import TableSpec
 from strandline.lakehouse.tables.store import open_store
 from strandline.lakehouse.verify.report import Report
@@ -35,15 +34,8 @@ def verify_table(
     """
     store = open_store(spec, create=True)
     store.state()  # a table that cannot be read is told before Spark starts, which takes seconds
-    from strandline.lakehouse.session_lasting import has_session
     from strandline.lakehouse.verify.job import verify
 
-    wanted = spark or SparkOptions()
-    is_given = not is_remote(wanted.master) and has_session()
-    session = open_session(f"table verify {spec.name}", wanted, tell=tell)
-    try:
+    with one_session(f"table verify {spec.name}", spark or SparkOptions(), tell=tell) as session:
         options = RunOptions(bootstrap=bootstrap, config=config)
         return verify(session, store, options.read_settings(spec), everything=everything)
-    finally:
-        if not is_given:
-            session.stop()
