@@ -18,6 +18,7 @@ from tests.ui.server import Answer, Page
 
 pytestmark = pytest.mark.xdist_group("ui")
 
+BROKERS = (1, 2, 3)
 ALONE = "alone"
 ASKED = (
     "/api/topics/alone/0/records",
@@ -76,6 +77,23 @@ def test_a_leader_that_is_missing_is_a_state_and_no_failure(
     cluster.start(alone)
     tab.wait_for("offset 0")
     tab.wait_until("document.querySelector('main > [role=status]').textContent === ''")
+    assert not tab.complaints
+
+
+def test_without_any_broker_pages_keep_what_they_show(
+    cluster: Cluster, page: Page, tab: Tab, alone: int, restarted: None
+) -> None:
+    tab.complaints.clear()
+    tab.open(f"{page.address}#/groups")
+    # Its card: the chart below, which has heard of the group before, shows its name as well.
+    shown = "document.querySelector('details.card strong')?.textContent === 'readers'"
+    tab.wait_until(shown)
+    cluster.kill(*BROKERS)
+    tab.wait_for("Below is what was heard before.")
+    assert tab.value(shown)
+    answers = asked(page)
+    assert {path: each.text for path, each in answers.items() if each.status != 200} == {}
+    assert page.get("/metrics").status == 503  # to what scrapes it, that is a failure
     assert not tab.complaints
 
 
