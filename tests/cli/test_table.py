@@ -168,7 +168,7 @@ def test_a_table_that_was_harmed_is_told_in_a_sentence(
     harm: str,
 ) -> None:
     """Before Spark starts, which takes seconds, and whose session other tests share."""
-    monkeypatch.delattr(running, "open_session")
+    monkeypatch.delattr(running, "one_session")
     table("create", "t", "--topic", name, "--format", table_format)
     assert table("history", "t").code == 0
     directory = tmp_path / "t"
