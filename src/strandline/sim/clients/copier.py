@@ -26,16 +26,16 @@ from strandline.client.fetching import (
     fetch_request,
     records_of,
 )
-from strandline.errors import ErrorCode
+from strandline.errors import CorruptRecords, ErrorCode
 from strandline.protocol.apis import ApiKey
 from strandline.records.record import Record
 from strandline.sim.clients.batches import WALL_MS, RecordedBatch, value_of
 from strandline.sim.clients.client_options import ClientOptions
-from strandline.sim.clients.connection import Outcome
+from strandline.sim.clients.connection import Connection, Outcome
 from strandline.sim.clients.transaction_run import TransactionRun
 from strandline.sim.clients.transactional import Transactional
 from strandline.sim.clients.world import ClientWorld
-from strandline.sim.history.operations import Event, Partition, Polled, Value
+from strandline.sim.history.operations import Event, Partition, Polled, Sent, Value
 from strandline.sim.plan import ClientSpec
 from strandline.types import NO_OFFSET, Offset, TopicPartition
 
@@ -118,13 +118,15 @@ class Copier(Transactional):
             return
         wanted = FetchFrom(self.source, view.topic_id, Offset(max(0, offset)), leader.epoch)
         request = fetch_request([wanted], _SETTINGS, _MAX_WAIT_MS)
-        then = run.happened(partial(self._fetched, run, wanted))
+        then = run.happened(partial(self._fetched, run, connection, wanted))
         cluster.ask(connection, ApiKey.FETCH, request, then)
 
     def _fetch_later(self, run: TransactionRun, offset: int) -> None:
         self.after(_AGAIN_US, run.happened(partial(self._fetch, run, offset)))
 
-    def _fetched(self, run: TransactionRun, wanted: FetchFrom, outcome: Outcome) -> None:
+    def _fetched(
+        self, run: TransactionRun, connection: Connection, wanted: FetchFrom, outcome: Outcome
+    ) -> None:
         offset = wanted.offset
         if isinstance(outcome, RequestFailed) or outcome.error_code != ErrorCode.NONE:
             run.cluster.stale()
@@ -138,7 +140,11 @@ class Copier(Transactional):
             elif data.error_code != ErrorCode.NONE:
                 run.cluster.stale()
             else:
-                fetched = records_of(wanted, data, _SETTINGS)
+                try:
+                    fetched = records_of(wanted, data, _SETTINGS)
+                except CorruptRecords as error:
+                    self._corrupt(connection, error)
+                    continue
                 found = [each for each in fetched.records if each.value is not None]
                 if found:
                     self._read[run] = found[: self.random.randint(1, _RECORDS_MAX)]
@@ -146,6 +152,15 @@ class Copier(Transactional):
                     return
                 offset = fetched.next_offset
         self._fetch_later(run, offset)
+
+    def _corrupt(self, connection: Connection, error: CorruptRecords) -> None:
+        """I-47: only what was damaged on its way may not match its checksum."""
+        if connection.is_damaged:
+            self.counters["damaged records"] += 1
+            connection.close("damaged records")
+        else:
+            what = f"Broker {connection.broker_id} sent {self.name}: {error}"
+            self.found("I-47", what, self.source)
 
 
 def not_copied_once(
@@ -157,8 +172,8 @@ def not_copied_once(
     """The faults in the copies, by what the readers at the end have read."""
     stored = copied.stored
     source, target = _prefix(copied.source), _prefix(copied.target)
-    polled = [event for event in events if isinstance(event, Polled)]
-    places = {str(each.partition): None for each in polled}
+    written_or_read = [event for event in events if isinstance(event, Sent | Polled)]
+    places = {str(each.partition): None for each in written_or_read}
     ours = [each for each in places if each.startswith((source, target))]
     is_whole = len(ours) <= len({source, target}) and not any(
         may_be_gone(b"", each) for each in ours
@@ -168,8 +183,8 @@ def not_copied_once(
     readers = set(last_readers)
     copies: Counter[bytes] = Counter()
     due: list[bytes] = []
-    for event in polled:
-        if event.consumer not in readers:
+    for event in written_or_read:
+        if isinstance(event, Sent) or event.consumer not in readers:
             continue
         is_source = str(event.partition).startswith(source)
         for offset, value in event.records:
