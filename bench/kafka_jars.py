@@ -22,6 +22,7 @@ SPARK_VERSION = "4.2.0"
 DELTA_VERSION = "4.4.0"
 ICEBERG_VERSION = "1.11.0"
 ICEBERG_SPARK_VERSION = "4.1.1"
+S3MOCK_VERSION = "4.11.0"
 # The binding between Kafka's logging interface and its log4j: without it WARN lines are lost.
 LOG_BINDING_VERSION = "2.25.4"
 _NETTY_VERSION = "4.1.130.Final"
@@ -142,6 +143,19 @@ def iceberg_rest_jars(cache: Path, version: str = ICEBERG_VERSION) -> Path:
         _iceberg_rest(version),
         override="STRANDLINE_ICEBERG_REST_JARS",
         proof="iceberg-open-api-*.jar",
+    )
+
+
+def s3mock_jars(cache: Path, version: str = S3MOCK_VERSION) -> Path:
+    """Directory with S3Mock, an S3 server in one jar that Java runs.
+
+    `STRANDLINE_S3MOCK_JARS` overrides the download.
+    """
+    return _jars(
+        cache / f"s3mock-{version}",
+        [Artefact("com.adobe.testing", "s3mock", version, alone=True, kind="exec")],
+        override="STRANDLINE_S3MOCK_JARS",
+        proof="s3mock-*-exec.jar",
     )
 
 
@@ -310,6 +324,7 @@ _FETCHERS: Mapping[str, Callable[[Path], Path]] = {
     "delta": delta_jars,
     "iceberg": iceberg_jars,
     "iceberg-rest": iceberg_rest_jars,
+    "s3mock": s3mock_jars,
 }
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from strandline.lakehouse.session import session
 from strandline.lakehouse.tables.delta_spark import SESSION_SETTINGS
 from strandline.testing import Cluster
 from tests.lakehouse.locations.s3_server import KEYS, S3Server
+from tests.lakehouse.locations.s3mock import S3Mock
 
 HERE = Path(__file__).parent
 _numbers = count(1)
@@ -49,6 +51,7 @@ def jars_of(name: str, variable: str) -> list[Path]:
 
 KAFKA_CONNECTOR_JARS = jars_of("spark-kafka-4.2.0", "STRANDLINE_SPARK_KAFKA_JARS")
 DELTA_JARS = jars_of("delta-4.4.0", "STRANDLINE_DELTA_JARS")
+S3MOCK_JARS = jars_of("s3mock-4.11.0", "STRANDLINE_S3MOCK_JARS")
 
 
 @pytest.fixture(scope="session")
@@ -120,15 +123,39 @@ def one_s3_server() -> Iterator[S3Server]:
         yield running
 
 
+@pytest.fixture(scope="session")
+def one_s3mock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    if not S3MOCK_JARS:
+        pytest.skip("needs python -m bench.kafka_jars --of s3mock")
+    with (
+        S3Mock(S3MOCK_JARS[0], tmp_path_factory.mktemp("s3mock")) as behind,
+        S3Server(behind.url) as running,
+    ):
+        yield running
+
+
 @pytest.fixture
 def s3(one_s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
     """The server, which behaves, and whose address is in the environment."""
-    for name, value in one_s3_server.environment.items():
+    with _named(one_s3_server, monkeypatch):
+        yield one_s3_server
+
+
+@pytest.fixture
+def s3mock(one_s3mock: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
+    """As `s3`, but it is S3Mock's."""
+    with _named(one_s3mock, monkeypatch):
+        yield one_s3mock
+
+
+@contextmanager
+def _named(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    for name, value in server.environment.items():
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("AWS_PROFILE", raising=False)
-    one_s3_server.plant()
-    yield one_s3_server
-    one_s3_server.plant()
+    server.plant()
+    yield
+    server.plant()
 
 
 @pytest.fixture

@@ -1,16 +1,19 @@
-"""An S3 server (moto's) in a process of its own, that can be told to misbehave as stores do.
+"""An S3 server in a process of its own, that can be told to misbehave as stores do.
 
-In a process of its own, since some calls of the libraries under test hold Python's lock while they
-wait for it. `python -m tests.lakehouse.locations.s3_server` is that process.
+It is moto's, or one at another address (`s3mock`), to which it passes all requests on. In a process
+of its own, since some calls of the libraries under test hold Python's lock while they wait for it.
+`python -m tests.lakehouse.locations.s3_server [URL]` is that process.
 """
 
 from __future__ import annotations
 
+import http.client
 import json
 import re
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterable
@@ -18,6 +21,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
+from urllib.parse import urlsplit
 
 import boto3
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
@@ -30,6 +34,7 @@ KEYS: Final = {
     "AWS_SECRET_ACCESS_KEY": "very-secret-word",
     "AWS_EC2_METADATA_DISABLED": "true",
 }
+_OF_A_CONNECTION: Final = ("connection", "content-length", "keep-alive", "transfer-encoding")
 _CODES: Final = {403: "AccessDenied", 503: "SlowDown"}
 
 
@@ -51,15 +56,16 @@ class Fault:
 
 
 class S3Server:
-    """A context manager; `url` is its address."""
+    """A context manager; `url` is its address. `behind` is that of the server that answers."""
 
-    def __init__(self) -> None:
+    def __init__(self, behind: str = "") -> None:
         self.url = ""
+        self._behind = behind
         self._process: subprocess.Popen[str] | None = None
 
     def __enter__(self) -> Self:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.lakehouse.locations.s3_server"],
+            [sys.executable, "-m", "tests.lakehouse.locations.s3_server", self._behind],
             stdout=subprocess.PIPE,
             stdin=subprocess.PIPE,
             text=True,
@@ -129,8 +135,8 @@ class S3Server:
 class _Misbehaving:
     """The server's application, behind the faults."""
 
-    def __init__(self) -> None:
-        self._app = DomainDispatcherApplication(create_backend_app)
+    def __init__(self, app: Callable[..., Iterable[bytes]]) -> None:
+        self._app = app
         self._faults: list[dict[str, Any]] = []
         self._keys: set[str] = set()
 
@@ -176,17 +182,63 @@ class _Misbehaving:
         return [json.dumps({"faults": self._faults, "keys": sorted(self._keys)}).encode()]
 
 
+class _Moto:
+    """Moto's application, which sees whether there is a file and makes it in two steps. So that it
+    is as Amazon's, requests with a condition come one after another."""
+
+    def __init__(self) -> None:
+        self._app = DomainDispatcherApplication(create_backend_app)
+        self._condition = threading.Lock()
+
+    def __call__(self, environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
+        if "HTTP_IF_NONE_MATCH" not in environ:
+            return self._app(environ, start)
+        with self._condition:
+            return list(self._app(environ, start))
+
+
+class _Elsewhere:
+    """A server at another address."""
+
+    def __init__(self, url: str) -> None:
+        self._host = urlsplit(url).netloc
+
+    def __call__(self, environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
+        sent = {
+            name.removeprefix("HTTP_").replace("_", "-"): value
+            for name, value in environ.items()
+            if name.startswith("HTTP_") and name != "HTTP_TRANSFER_ENCODING"
+        }
+        if environ.get("CONTENT_TYPE"):
+            sent["Content-Type"] = environ["CONTENT_TYPE"]
+        is_chunked = environ.get("wsgi.input_terminated")
+        length = -1 if is_chunked else int(environ.get("CONTENT_LENGTH") or 0)
+        path = environ.get("RAW_URI") or environ["REQUEST_URI"]
+        there = http.client.HTTPConnection(self._host)
+        try:
+            body = environ["wsgi.input"].read(length)
+            there.request(environ["REQUEST_METHOD"], path, body, sent)
+            answer = there.getresponse()
+            content = answer.read()
+        finally:
+            there.close()
+        told = [each for each in answer.getheaders() if each[0].lower() not in _OF_A_CONNECTION]
+        size = answer.getheader("Content-Length") or str(len(content))
+        start(f"{answer.status} {answer.reason}", [*told, ("Content-Length", size)])
+        return [content]
+
+
 class _Quiet(WSGIRequestHandler):
     def log(self, *_: Any) -> None:
         """Nothing."""
 
 
 def _main() -> None:
-    from threading import Thread
-
-    server = make_server("127.0.0.1", 0, _Misbehaving(), threaded=True, request_handler=_Quiet)
+    behind = sys.argv[1]
+    app = _Misbehaving(_Elsewhere(behind) if behind else _Moto())
+    server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=_Quiet)
     server.daemon_threads = True
-    Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, daemon=True).start()
     print(f"http://127.0.0.1:{server.server_port}", flush=True)
     sys.stdin.read()
 

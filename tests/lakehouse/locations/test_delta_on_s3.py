@@ -6,6 +6,7 @@ import pytest
 
 from strandline.lakehouse.deadletters.replaying import replay
 from strandline.lakehouse.locations import stores
+from strandline.lakehouse.locations.conditions import conditional_put_fault
 from strandline.lakehouse.locations.location import Location
 from strandline.lakehouse.tables.committing import COMMITTED, REPLAYED
 from strandline.lakehouse.tables.errors import FencedWriter, TableExists
@@ -120,12 +121,12 @@ def test_a_lost_answer_to_a_compaction_leaves_its_files(s3: S3Server, bucket: st
 
 def test_the_store_is_asked_whether_it_keeps_two_writers_apart(s3: S3Server, bucket: str) -> None:
     place = Location.parse(f"s3://{bucket}/t")
-    assert stores.conditional_put_fault(place) is None
+    assert conditional_put_fault(place) is None
     s3.plant(Fault("PUT", ".", times=-1, deaf=True))
-    said = stores.conditional_put_fault(place)
+    said = conditional_put_fault(place)
     assert said is not None
     assert "If-None-Match" in said
     assert s3.keys(bucket) == []
-    hdfs = stores.conditional_put_fault(Location.parse("hdfs://head:8020/t"))
+    hdfs = conditional_put_fault(Location.parse("hdfs://head:8020/t"))
     assert hdfs is not None
     assert hdfs.startswith("hdfs has no call")

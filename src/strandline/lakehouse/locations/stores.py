@@ -3,8 +3,7 @@
 Theory: one way for all of them, pyarrow's file systems. In a store a file is there when its writer
 has closed it, and not before, so no file is ever renamed. What is written to a disk is synced.
 What pyarrow cannot is to make a file only if there is none, in one step, which a store must do by
-itself (`create_text`): a Delta table's log hangs on it, and `conditional_put_fault` asks a store
-whether it really does.
+itself (`create_text`): a Delta table's log hangs on it (`conditions`).
 
 Raises StoreTrouble throughout for what a store refuses, and OSError for local disks.
 """
@@ -35,7 +34,7 @@ from strandline.lakehouse.locations.credentials import (
 from strandline.lakehouse.locations.errors import StoreTrouble, sentence, told
 from strandline.lakehouse.locations.location import Location
 
-_BY_CONDITION: Final = ("s3", "gs", "abfs")
+BY_CONDITION: Final = ("s3", "gs", "abfs")
 """Stores that can be asked to make a file only if there is none."""
 
 
@@ -134,7 +133,7 @@ def create_text(file: Location, text: str) -> None:
             output.write(text)
             output.flush()
             os.fsync(output.fileno())
-    elif file.scheme in _BY_CONDITION:
+    elif file.scheme in BY_CONDITION:
         _put_new(file, text.encode())
     else:
         if exists(file):
@@ -148,7 +147,7 @@ def remove(file: Location) -> bool:
         there = file.local.exists()
         file.local.unlink(missing_ok=True)
         return there
-    if file.scheme in _BY_CONDITION:
+    if file.scheme in BY_CONDITION:
         # pyarrow would leave an empty file in the place of the directory.
         return _delete(file)
     try:
@@ -164,7 +163,7 @@ def remove_tree(directory: Location) -> None:
     if directory.is_local:
         shutil.rmtree(directory.local)
         return
-    if directory.scheme in _BY_CONDITION:
+    if directory.scheme in BY_CONDITION:
         _delete_below(directory)
         return
     with told(directory, "removed"):
@@ -211,36 +210,6 @@ def dataset(files: Sequence[Location], schema: pa.Schema) -> pads.Dataset:
     )
 
 
-def conditional_put_fault(directory: Location) -> str | None:
-    """Why commits of a Delta table are not safe below a directory; None if they are.
-
-    It is found out by asking: a file is made if there is none, twice, and the second must fail.
-    """
-    if directory.is_local:
-        return None
-    if directory.scheme not in _BY_CONDITION:
-        return (
-            f"{directory.scheme} has no call that makes a file only if there is none, as this "
-            "package can make it: two writers could overwrite each other's commits. Keep Iceberg "
-            "tables there, whose catalog decides (--format iceberg --catalog ...)."
-        )
-    file = directory / f".strandline-probe-{uuid.uuid4().hex}"
-    _put_new(file, b"first")
-    try:
-        try:
-            _put_new(file, b"second")
-        except FileExistsError:
-            return None
-        return (
-            f"the store at {directory.scheme}://{directory.authority} makes a file although there "
-            "is one, against the condition of the request (If-None-Match: *): two writers could "
-            "overwrite each other's commits. Keep Iceberg tables there, whose catalog decides "
-            "(--format iceberg --catalog ...), or use a store that has conditional writes."
-        )
-    finally:
-        remove(file)
-
-
 def probe(directory: Location) -> float:
     """Write, read, list and remove a file below a directory; the seconds that it took."""
     began = time.monotonic()
@@ -268,7 +237,7 @@ def _infos(directory: Location) -> list[Any]:
 
 def _check_bucket(location: Location) -> None:
     """That what seems empty is there at all: to most calls, an absent bucket is an empty one."""
-    if location.scheme not in _BY_CONDITION:
+    if location.scheme not in BY_CONDITION:
         return
     with told(location, "read"):
         if exists(replace(location, path="/")):

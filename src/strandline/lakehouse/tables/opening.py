@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from strandline.errors import InvalidSetting
-from strandline.lakehouse.locations import stores
+from strandline.lakehouse.locations.conditions import conditional_put_fault
 from strandline.lakehouse.tables.backend import Backend
 from strandline.lakehouse.tables.catalogs import entry_of
 from strandline.lakehouse.tables.definition import LATE, TableSpec, partitioning
@@ -70,7 +70,7 @@ def check_commits(spec: TableSpec) -> None:
     """
     if spec.format != "delta":
         return  # its catalog decides between commits
-    fault = stores.conditional_put_fault(spec.place)
+    fault = conditional_put_fault(spec.place)
     if fault is not None:
         raise InvalidSetting("location", f"A Delta table cannot be kept in {spec.place}: {fault}")
 
