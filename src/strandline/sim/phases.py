@@ -23,7 +23,7 @@ from strandline.sim.clients.client import place_of
 from strandline.sim.clients.workload import Workload
 from strandline.sim.faults.nemesis import Nemesis
 from strandline.sim.faults.scene import Scene
-from strandline.sim.forgotten import forgotten_transactions
+from strandline.sim.forgotten import TransactionOperator
 from strandline.sim.history.operations import Deleted, Partition, StartSeen, Value
 from strandline.sim.history.report import LOSS_KINDS, AnomalyKind
 from strandline.sim.history.transactions import TransactionFinding
@@ -162,9 +162,14 @@ class Course:
         self._is_well = self._within(
             bounds.in_sync_us, world.is_settled, "I-49", "all replicas are in sync"
         )
-        if self.scene.budget.is_exceeded:
-            self._end_forgotten_transactions()
+        operator = TransactionOperator(world, self.workload.perform, self._passes_until)
+        may_hang = self.scene.budget.is_exceeded
+        if may_hang:
+            operator.end_forgotten(bounds.in_sync_us, _LOOK_US)
         self.workload.finish()
+        if may_hang:
+            self._passes_until(lambda: self.workload.is_done, _CLIENTS_US // 2)
+            operator.end_open()
         self._within(_CLIENTS_US, lambda: self.workload.is_done, "I-50", "all clients finish")
         self._within(
             _CLIENTS_US,
@@ -274,24 +279,6 @@ class Course:
             chosen = next(filter(scene.may_repair, machines), machines[0])
             scene.carry_out_repair(chosen, _LOOK_US)
 
-    def _end_forgotten_transactions(self) -> None:
-        """What an operator does who finds transactions that hang (see `forgotten`)."""
-        schedule = self.world.schedule
-        end_us = schedule.now_us + self._bounds.in_sync_us
-        found = forgotten_transactions(self.world)
-        while found is None and schedule.now_us < end_us:
-            self._let_pass(_LOOK_US)
-            found = forgotten_transactions(self.world)
-        # What a client has begun just now is known to its coordinator, and to a partition, later.
-        self._let_pass(_LOOK_US)
-        for each in sorted((found or frozenset()) & (forgotten_transactions(self.world) or set())):
-            wishes = {
-                "producer": str(each.producer_id),
-                "epoch": str(each.producer_epoch),
-                "coordinator": str(each.coordinator_epoch),
-            }
-            self.workload.perform(Action(0, "abort-transaction", (str(each.partition),), wishes))
-
     def _places(self) -> set[str]:
         """How the history calls the partitions that are there."""
         topics = self.world.image.topics
@@ -344,11 +331,17 @@ class Course:
     def _within(
         self, bound_us: int, condition: Callable[[], bool], invariant: str, what: str
     ) -> bool:
+        if not self._passes_until(condition, bound_us):
+            self._violated(invariant, f"In vain for {format_us(bound_us)}: {what}.")
+            return False
+        return True
+
+    def _passes_until(self, condition: Callable[[], bool], bound_us: int) -> bool:
+        """Let time pass until it holds, for so long at most. Returns whether it holds."""
         schedule = self.world.schedule
         end_us = schedule.now_us + bound_us
         while not condition():
             if schedule.now_us >= end_us:
-                self._violated(invariant, f"In vain for {format_us(bound_us)}: {what}.")
                 return False
             schedule.run_until(min(end_us, schedule.now_us + _LOOK_US))
             self._maybe_stop()
