@@ -123,6 +123,8 @@ class Options:
     minimums: tuple[int, ...] = ()
     """`min.insync.replicas` in the file of each broker, while an operator changes it; none: all
     have that of `settings`."""
+    spares_candidates: bool = True
+    """Whether the budget counts replicas that their leader may make members of the in-sync set."""
     topics: tuple[TopicSpec, ...] = ()
     latency: LatencySpec = LatencySpec()
     """Between brokers, and between brokers and clients."""

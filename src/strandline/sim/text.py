@@ -222,6 +222,8 @@ def _numbers_text(numbers: Iterable[object]) -> str:
     return " ".join(map(str, numbers))
 
 
+_MAY_CRASH: Final = "may-crash"
+
 _WRITERS: Final[Mapping[str, Callable[[Options], str | list[str]]]] = {
     "seed": lambda o: str(o.seed),
     "profile": lambda o: o.profile,
@@ -230,6 +232,7 @@ _WRITERS: Final[Mapping[str, Callable[[Options], str | list[str]]]] = {
     "disks": lambda o: str(o.disks),
     "settings": lambda o: [f"{name}={value}" for name, value in o.settings.items()],
     "minimums": lambda o: _numbers_text(o.minimums),
+    "candidates": lambda o: "" if o.spares_candidates else _MAY_CRASH,
     "latency": lambda o: _latency_text(o.latency),
     "store": lambda o: f"latency={format_us(o.store_latency_us)} lag={format_us(o.store_lag_us)}",
     "drifts": lambda o: _numbers_text(o.drifts_ppm),
@@ -261,6 +264,12 @@ def _read_profile(options: Options, value: str) -> Options:
     if value not in (STRICT, DAMAGE, BEYOND, SAFE):
         raise BadScript(f"The profile is {STRICT}, {DAMAGE} or {BEYOND}, not '{value}'.")
     return replace(options, profile=value)
+
+
+def _read_candidates(options: Options, value: str) -> Options:
+    if value != _MAY_CRASH:
+        raise BadScript(f"'candidates' is {_MAY_CRASH}, or is not there; not '{value}'.")
+    return replace(options, spares_candidates=False)
 
 
 def _with_profile(plan: Plan) -> Plan:
@@ -343,6 +352,7 @@ _READERS: Final[Mapping[str, Callable[[Options, str], Options]]] = {
     "disks": lambda o, value: replace(o, disks=_at_least_one(value)),
     "settings": _read_settings,
     "minimums": lambda o, value: replace(o, minimums=_numbers(value)),
+    "candidates": _read_candidates,
     "latency": _read_latency,
     "store": _read_store,
     "drifts": lambda o, value: replace(o, drifts_ppm=_numbers(value)),

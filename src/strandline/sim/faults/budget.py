@@ -11,6 +11,11 @@ as one of them really lost something, no more than m - 1 may have crashed in any
 *made good*, that is, be back in the in-sync set in a later life. As long as none lost anything,
 kills are unlimited.
 
+A replica also counts while its leader may make it a member: it has all that is committed, and the
+proposal that names it may be under way when it crashes, or be made upon its last fetch. The
+controller accepts that until the session of the crashed broker has ended. A plan whose header has
+`candidates: may-crash` asks for more than is promised: there only members count.
+
 In the profile `beyond` whatever would cross the line is done, and remembered in `is_exceeded`; in
 the others it is not done.
 """
@@ -18,7 +23,7 @@ the others it is not done.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from strandline.cluster.image import ClusterImage
 from strandline.cluster.image_parts import PartitionImage
@@ -51,11 +56,14 @@ class Budget:
         """Whether acknowledged records may be gone."""
         self._world = world
         self._allows_loss = world.options.allows_loss
+        self._counts_candidates = world.options.spares_candidates
         brokers = range(1, world.options.brokers + 1)
         self._least_of_files = min(map(world.options.minimum, brokers))
         self._default_min = self._least_of_files
         self._crashed: dict[TopicPartition, dict[BrokerId, _Crash]] = {}
         """Replicas that have crashed and are not made good."""
+        self._dead: dict[BrokerId, _Crash] = {}
+        """Brokers that have crashed and whose session has not ended yet."""
         self._armed: dict[tuple[BrokerId, str], bool] = {}
         """Those who will crash at a moment that is not known yet, how, and whether lossily."""
         self._configs: object = None
@@ -102,6 +110,9 @@ class Budget:
         """A process is over."""
         self.disarm(machine, how)
         if how != "stop" or lossy:
+            registered = self._world.image.brokers.get(machine.broker_id)
+            if registered is not None and self._counts_candidates:
+                self._dead[machine.broker_id] = _Crash(int(registered.epoch), lossy)
             self._record(machine, lossy=lossy)
 
     def started(self, machine: Machine) -> None:
@@ -122,6 +133,8 @@ class Budget:
 
     def metadata_changed(self, image: ClusterImage) -> None:
         """Follow who is made good, and the smallest `min.insync.replicas` of each topic."""
+        if self._dead:
+            self._note_dead_members(image)
         for partition, crashed in self._crashed.items():
             if crashed:
                 self._forget_made_good(partition, image.partition(partition))
@@ -151,16 +164,36 @@ class Budget:
                 crashed[me] = _Crash(max(epoch, before.epoch), lossy_now, needs_new)
             else:
                 crashed[me] = _Crash(epoch, lossy, needs_new_disk)
-            crashes = self._crashed[partition].values()
-            allowed = self._may_lose(partition, state)
-            if len(crashes) > allowed and any(crash.is_lossy for crash in crashes):
-                self.is_exceeded = True
+            self._judge(partition, state)
+
+    def _judge(self, partition: TopicPartition, state: PartitionImage) -> None:
+        crashes = self._crashed[partition].values()
+        allowed = self._may_lose(partition, state)
+        if len(crashes) > allowed and any(crash.is_lossy for crash in crashes):
+            self.is_exceeded = True
+
+    def _note_dead_members(self, image: ClusterImage) -> None:
+        """Record the crashes of those who became members after them."""
+        for broker_id, crash in list(self._dead.items()):
+            now = image.brokers.get(broker_id)
+            for topic in image.topics.values():
+                for number, state in topic.partitions.items():
+                    if state.in_sync_epochs.get(broker_id) != crash.epoch:
+                        continue
+                    at = TopicPartition(topic.name, number)
+                    crashed = self._crashed.setdefault(at, {})
+                    if broker_id not in crashed:
+                        crashed[broker_id] = replace(crash)
+                        self._judge(at, state)
+            if now is None or int(now.epoch) != crash.epoch:
+                del self._dead[broker_id]
 
     def _standing(
         self, partition: TopicPartition, state: PartitionImage
     ) -> tuple[set[BrokerId], set[BrokerId]]:
         """Who has crashed, or will, and is not made good; and who of them lost something."""
-        crashed = self._crashed.get(partition, {})
+        dead = {each: crash for each, crash in self._dead.items() if each in state.replicas}
+        crashed = dead | self._crashed.get(partition, {})
         lost = {broker_id for broker_id, crash in crashed.items() if crash.is_lossy}
         armed = {
             broker_id: lossy
@@ -193,8 +226,21 @@ class Budget:
         """The partitions in which this broker counts."""
         for topic in self._world.image.topics.values():
             for number, state in topic.partitions.items():
-                if broker_id in (*state.in_sync_replicas, *state.elr, *state.last_known_elr):
-                    yield TopicPartition(topic.name, number), state
+                at = TopicPartition(topic.name, number)
+                known = (*state.in_sync_replicas, *state.elr, *state.last_known_elr)
+                if broker_id in known or self._may_join(broker_id, at, state):
+                    yield at, state
+
+    def _may_join(self, broker_id: BrokerId, at: TopicPartition, state: PartitionImage) -> bool:
+        """Whether the leader may make this broker a member at any moment."""
+        is_candidate = self._counts_candidates and broker_id in state.replicas
+        if not is_candidate or not state.has_leader:
+            return False
+        follower = self._world.replica(broker_id, at)
+        leader = self._world.replica(state.leader, at)
+        if follower is None or leader is None:
+            return False
+        return follower.log.log_end_offset >= leader.log.high_watermark
 
     def _settings_changed(self, image: ClusterImage) -> None:
         default = image.overrides(ConfigResource(ResourceKind.BROKER, CLUSTER_DEFAULT))
