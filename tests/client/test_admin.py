@@ -12,6 +12,7 @@ from strandline.client.admin_configs import ConfigSource, Resource
 from strandline.client.cluster import ClusterClient
 from strandline.client.producer import Producer
 from strandline.errors import ErrorCode, ProtocolError
+from strandline.testing import Cluster
 from strandline.types import BrokerId, Offset, TopicPartition
 
 
@@ -126,3 +127,16 @@ def test_lag_of_a_topic_that_is_gone_is_unknown(cluster: ClusterClient, name: st
     gone = TopicPartition("nowhere", 0)
     (unknown,) = [each for each in admin.groups.lag(name, [gone]) if each.partition == gone]
     assert (unknown.committed, unknown.end, unknown.lag) == (None, None, None)
+
+
+def test_a_broker_that_leaves_while_all_are_asked_is_left_out() -> None:
+    with Cluster(brokers=2) as brokers, ClusterClient(brokers.bootstrap_servers) as cluster:
+        told: list[str] = []
+        cluster.on_delay = lambda error: told.append(str(error))
+        dead, alive = sorted(each.broker_id for each in brokers.brokers)
+        brokers.kill(dead)
+        assert dead in cluster.refresh().brokers  # its session lasts for some seconds more
+        directories = Admin(cluster).cluster.log_directories()
+        assert {each.broker for each in directories} == {alive}
+        assert told
+        assert Admin(cluster).groups.list_all() == []

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from strandline.client.cluster import ClusterClient
+from strandline.client.connection import Connection
 from strandline.client.metadata import BrokerInfo
 from strandline.client.offsets import outcome
 from strandline.client.refusal import check
@@ -110,18 +111,11 @@ class ClusterAdmin:
 
     def log_directories(self) -> list[LogDirectoryInfo]:
         """The log directories of all brokers with the sizes of all replicas."""
-        found: list[LogDirectoryInfo] = []
-        for broker in self.describe().brokers:
-            response = self._cluster.retry(lambda: self._ask(broker.broker_id))  # noqa: B023
-            found += [_directory(broker.broker_id, each) for each in response.results]
-        return found
-
-    def _ask(self, broker: BrokerId) -> DescribeLogDirsResponse:
-        response = self._cluster.connection_to(broker).call(
-            ApiKey.DESCRIBE_LOG_DIRS, DescribeLogDirsResponse, DescribeLogDirsRequest(topics=None)
-        )
-        check(response.error_code, None, f"broker {broker}")
-        return response
+        return [
+            _directory(broker, each)
+            for broker, response in self._cluster.ask_all_brokers(_ask_log_directories).items()
+            for each in response.results
+        ]
 
 
 def sizes_by_partition(directories: list[LogDirectoryInfo]) -> dict[TopicPartition, int]:
@@ -132,6 +126,14 @@ def sizes_by_partition(directories: list[LogDirectoryInfo]) -> dict[TopicPartiti
             if not replica.is_future:
                 sizes[partition] = max(sizes.get(partition, 0), replica.size_bytes)
     return sizes
+
+
+def _ask_log_directories(connection: Connection) -> DescribeLogDirsResponse:
+    response = connection.call(
+        ApiKey.DESCRIBE_LOG_DIRS, DescribeLogDirsResponse, DescribeLogDirsRequest(topics=None)
+    )
+    check(response.error_code, None, "the log directories")
+    return response
 
 
 def _directory(broker: BrokerId, result: DescribeLogDirsResult) -> LogDirectoryInfo:

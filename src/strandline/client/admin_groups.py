@@ -131,17 +131,15 @@ class GroupAdmin:
 
     def list_all(self) -> list[GroupListing]:
         """The groups of all brokers in the order of their names."""
+
+        def ask(connection: Connection) -> ListGroupsResponse:
+            response = connection.call(ApiKey.LIST_GROUPS, ListGroupsResponse, ListGroupsRequest())
+            check(response.error_code, None, "the list of groups")
+            return response
+
         found: dict[str, GroupListing] = {}
-        for broker in self._cluster.refresh().brokers:
-
-            def attempt() -> ListGroupsResponse:
-                response = self._cluster.connection_to(broker).call(  # noqa: B023 - called below
-                    ApiKey.LIST_GROUPS, ListGroupsResponse, ListGroupsRequest()
-                )
-                check(response.error_code, None, "the list of groups")
-                return response
-
-            for each in self._cluster.retry(attempt).groups:
+        for response in self._cluster.ask_all_brokers(ask).values():
+            for each in response.groups:
                 found[each.group_id] = GroupListing(
                     each.group_id, each.group_state, each.protocol_type, each.group_type
                 )

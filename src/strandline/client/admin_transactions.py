@@ -9,7 +9,7 @@ compare them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -137,7 +137,7 @@ class TransactionAdmin:
                 each.transaction_state,
                 broker,
             )
-            for broker, response in self._of_all_brokers(ask)
+            for broker, response in self._cluster.ask_all_brokers(ask).items()
             for each in response.transaction_states
         ]
         return sorted(found, key=lambda each: each.transactional_id)
@@ -162,7 +162,7 @@ class TransactionAdmin:
 
         return [
             _described(each, broker)
-            for broker, states in self._of_all_brokers(ask)
+            for broker, states in self._cluster.ask_all_brokers(ask).items()
             for each in states
             if each.error_code == ErrorCode.NONE
         ]
@@ -233,16 +233,6 @@ class TransactionAdmin:
                         check(result.error_code, None, f"partition {partition}")
 
         self._cluster.retry_on_topics(attempt, {partition.topic})
-
-    def _of_all_brokers(self, ask: Callable[[Connection], T]) -> list[tuple[BrokerId, T]]:
-        answers: list[tuple[BrokerId, T]] = []
-        for broker in sorted(self._cluster.refresh().brokers):
-
-            def attempt() -> T:
-                return ask(self._cluster.connection_to(broker))  # noqa: B023 - called below
-
-            answers.append((broker, self._cluster.retry(attempt)))
-        return answers
 
 
 def _described(state: TransactionState, coordinator: BrokerId) -> TransactionDescription:

@@ -9,6 +9,7 @@ object belongs to one thread.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from random import Random, SystemRandom
 from typing import TypeVar
 
@@ -244,6 +245,21 @@ class ClusterClient:
                 raise
 
         return retrying(told, self.backoff(), prepare or _nothing)
+
+    def ask_all_brokers(self, ask: Callable[[Connection], T]) -> dict[BrokerId, T]:
+        """Every broker's answer, in the order of their ids. Each is asked as in `retry`; one that
+        does not answer and leaves the cluster meanwhile is left out."""
+        answers: dict[BrokerId, T] = {}
+        for broker in sorted(self.refresh().brokers):
+            answers |= self.retry(
+                partial(self._answer_of, broker, ask), lambda: void(self.refresh())
+            )
+        return answers
+
+    def _answer_of(self, broker: BrokerId, ask: Callable[[Connection], T]) -> dict[BrokerId, T]:
+        if broker not in self.view.brokers:
+            return {}
+        return {broker: ask(self.connection_to(broker))}
 
     def retry_on_topics(self, attempt: Callable[[], T], topics: Iterable[str]) -> T:
         """As `retry`, with fresh metadata of these topics before each further try."""
