@@ -30,6 +30,7 @@ PROVEN = (
 )
 IN_A_CLIENT = """
 import sys, threading
+from pathlib import Path
 import strandline
 from click.testing import CliRunner
 from pyspark.sql import functions as f
@@ -37,7 +38,7 @@ from pyspark.sql.connect.session import SparkSession
 from strandline.cli.main import cli
 from strandline.lakehouse.pipeline import batches, tasks
 from strandline.lakehouse.session_remote import open_remote
-server, bootstrap, tables = sys.argv[1:]
+server, bootstrap, tables, topic = sys.argv[1:]
 tasks.ROWS_PER_TASK = 2  # several tasks a batch
 spark = strandline.SparkOptions(master=server)
 told = []
@@ -66,6 +67,19 @@ show(run.commits, run.rows, run.dead_letters)
 for words in ("The answer is lost.", "Its session had ended; there is a new one."):
     show(any(words in str(each) for each in told))
 command("verify", "plain")
+command("doctor", "plain")
+command("doctor", "lacking")
+
+# Two tables of a file, each in a session of its own; what cannot be done so is said.
+file = Path(tables, "tables.yaml")
+def up(settings, *words):
+    file.write_text("\\n".join([f"location: {tables}", f"defaults: {{topic: {topic}}}", settings]))
+    return CliRunner().invoke(cli, ["--bootstrap", bootstrap, "tables", "up", str(file), *words])
+show(up("tables: {one: {}, two: {mode: upsert}}", "--once", "--remote", server).exit_code)
+for name in ("one", "two"):
+    show(sorted(row["n"] for row in strandline.open_table(name, tables).to_arrow().to_pylist()))
+ended = up(f"spark: {{remote: '{server}'}}\\ntables: {{one: {{engine: kafka}}}}")
+show(ended.exit_code, ended.output.splitlines()[-1])
 
 # Until it is stopped; a row for each key, through a function, which drops others.
 keyed = strandline.open_table("keyed", tables)
@@ -115,10 +129,19 @@ def test_a_process_without_a_jvm_fills_proves_and_reads(
     port = getattr(service, "MODULE$").localPort()
     server = f"sc://127.0.0.1:{port}"
 
-    for name, fields in (("plain", {}), ("keyed", {"mode": "upsert"}), ("chosen", {})):
-        save_spec(TableWorld.spec_in(tmp_path / name, name=name, topics=(topic,), **fields))
+    for name, fields in (
+        ("plain", {}),
+        ("keyed", {"mode": "upsert"}),
+        ("chosen", {}),
+        ("lacking", {"topics": ("not-there",)}),
+    ):
+        made = {"name": name, "topics": (topic,), **fields}
+        save_spec(TableWorld.spec_in(tmp_path / name, **made))
     ended = subprocess.run(
-        [sys.executable, "-c", IN_A_CLIENT, server, cluster.bootstrap_servers, str(tmp_path)],
+        [
+            *(sys.executable, "-c", IN_A_CLIENT, server),
+            *(cluster.bootstrap_servers, str(tmp_path), topic),
+        ],
         env={**os.environ, "JAVA_HOME": str(tmp_path), "PATH": ""},  # there is no Java
         capture_output=True,
         text=True,
@@ -126,11 +149,20 @@ def test_a_process_without_a_jvm_fills_proves_and_reads(
         check=False,
     )
     assert ended.returncode == 0, ended.stderr
-    assert ended.stdout.splitlines() == [
+    told = ended.stdout.splitlines()
+    examined, lacking, refused = told.pop(4), told.pop(4), told.pop(7)
+    assert examined.startswith("0 good  executor  on host ")
+    assert examined.endswith(", store and topics reached")
+    assert lacking.startswith("1 WRONG topics")
+    assert "table 'one': The engine 'kafka' reads in a stream of Spark's" in refused
+    assert told == [
         "2 3 0",
         "True",
         "True",
         f"0 {PROVEN}",
+        "0",
+        "[0, 1, 2]",
+        "[2]",
         "1 [(2, 'even')]",
         "0 Stopped after 1 commit with 2 rows; nothing is missing",
         "0 2 rows are the same.",

@@ -13,9 +13,9 @@ from strandline.cli.output import print_json
 from strandline.cli.spark_logging import silence_py4j
 from strandline.cli.table_options import (
     bootstrap_of,
+    connecting_spark_options,
     load_table,
     print_notice,
-    spark_options,
     tables_option,
 )
 from strandline.lakehouse.locations.location import Location
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("name")
 @click.option("--no-spark", is_flag=True, help="Only what this process can tell.")
-@spark_options
+@connecting_spark_options
 @tables_option
 @bootstrap_option
 @json_option

@@ -162,13 +162,13 @@ def connecting_spark_options(command: F) -> F:
             spark = replace(spark, master=remote)
         return command(*arguments, spark=spark, **others)
 
-    add_remote = click.option(
-        "--remote",
-        metavar="sc://HOST:PORT",
-        callback=_remote,
-        help="A server of Spark Connect, in place of a master.",
-    )
+    add_remote = remote_option("A server of Spark Connect, in place of a master.")
     return cast("F", add_remote(spark_options(with_remote)))
+
+
+def remote_option(text: str) -> Callable[[F], F]:
+    """Add `--remote`, with `text` as its help."""
+    return click.option("--remote", metavar="sc://HOST:PORT", callback=_remote, help=text)
 
 
 def spark_of(

@@ -46,7 +46,8 @@ _HELP: Final = ["-h", "--help"]
 _NOT_OF_A_TABLE: Final = frozenset(
     {"tables", "bootstrap", "client-config", "help", "once", "fail-on-dead", "json"}
 )
-_OF_SPARK: Final = ("master", "memory", "conf", "archives", "py-files", "jars", "delta-jars")
+_CHOSEN: Final = ("master", "memory", "conf", "archives", "py-files")
+_OF_SPARK: Final = (*_CHOSEN, "remote", "jars", "delta-jars")
 _OF_RUN: Final = (
     "engine",
     "on-data-loss",
@@ -209,7 +210,7 @@ def _spark(settings: Settings, entries: Sequence[TableEntry]) -> SparkOptions:
     found = _parsed(run, "any", settings, "spark")
     try:
         chosen = spark_of(
-            **{key.replace("-", "_"): found[key.replace("-", "_")] for key in _OF_SPARK[:5]}
+            **{key.replace("-", "_"): found[key.replace("-", "_")] for key in _CHOSEN}
         )
     except click.UsageError as wrong:
         raise _Fault(f"spark: {wrong.message}") from wrong
@@ -220,7 +221,7 @@ def _spark(settings: Settings, entries: Sequence[TableEntry]) -> SparkOptions:
         *jars_in(found["delta_jars"] if by_spark else None),
     )
     return SparkOptions(
-        master=chosen.master,
+        master=found["remote"] or chosen.master,
         memory=chosen.memory,
         conf=chosen.conf,
         archives=chosen.archives,

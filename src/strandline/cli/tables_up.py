@@ -16,12 +16,15 @@ from strandline.cli.client_config import client_config
 from strandline.cli.connecting import bootstrap_option
 from strandline.cli.spark_logging import silence_py4j
 from strandline.cli.stopping import Stop
+from strandline.cli.table_options import remote_option
 from strandline.cli.table_run import show_as_json, show_for_people
 from strandline.cli.tables_options import brokers_of, file_argument, load_file, plan_for
 from strandline.client.clock import SystemClock
 from strandline.client.security.config import ClientConfig
 from strandline.errors import InvalidSetting, StrandlineError
 from strandline.lakehouse.pipeline.events import Event
+from strandline.lakehouse.pipeline.options import ENGINES
+from strandline.lakehouse.session_remote import is_remote
 from strandline.lakehouse.spark_options import SparkOptions
 from strandline.lakehouse.tables.definition import TableSpec
 from strandline.lakehouse.tables.spec import replace_spec, save_spec
@@ -46,15 +49,28 @@ _PATIENCE_S = 300.0
     metavar="PORT",
     help="Of health and metrics, on loopback. [default: as the file says, or 8990; 0 takes any]",
 )
+@remote_option("A server of Spark Connect for all tables. [default: as the file says]")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON document per event.")
 @bootstrap_option
-def up(file: Path, once: bool, port: int | None, as_json: bool, bootstrap: str | None) -> None:
+def up(
+    file: Path,
+    once: bool,
+    port: int | None,
+    remote: str | None,
+    as_json: bool,
+    bootstrap: str | None,
+) -> None:
     """Make or change the tables of FILE as it says, and run all of them in one Spark session.
+
+    Over a server of Spark Connect each table has a session of its own there.
 
     A table that fails does not stop the others: it is begun again, after a pause. Ctrl-C or SIGTERM
     ends all runs after a last commit; a second Ctrl-C ends them at once, and loses nothing.
     """
     service = load_file(file)
+    if remote is not None:
+        service = replace(service, spark=replace(service.spark, master=remote))
+    _check_remote(file, service)
     address = brokers_of(service, bootstrap)
     for entry in service.tables:
         try:
@@ -71,6 +87,18 @@ def up(file: Path, once: bool, port: int | None, as_json: bool, bootstrap: str |
     failed = [each for each in supervisor.facts() if each.reason is not None]
     if failed:
         raise click.exceptions.Exit(1)
+
+
+def _check_remote(path: Path, service: ServiceFile) -> None:
+    """Raise `click.UsageError` for a table that a server of Spark Connect cannot fill."""
+    from strandline.lakehouse.pipeline.running import check_remote
+
+    for entry in service.tables:
+        engine = entry.run["engine"] or ENGINES[0]
+        try:
+            check_remote(entry.name, entry.create["writer"], engine, service.spark.master)
+        except InvalidSetting as wrong:
+            raise click.UsageError(f"{path}: table '{entry.name}': {wrong}") from wrong
 
 
 def prepared(entry: TableEntry) -> TableSpec:
@@ -99,9 +127,9 @@ class _Asked:
     port: int | None
 
     def table(
-        self, entry: TableEntry, shared: SharedSession, spark: SparkOptions
+        self, entry: TableEntry, shared: SharedSession | None, spark: SparkOptions
     ) -> SupervisedTable:
-        """A table for the supervisor."""
+        """A table for the supervisor; without a session to share it is run in one of its own."""
         from contextlib import nullcontext
 
         from strandline.lakehouse.pipeline.running import run_table
@@ -115,7 +143,7 @@ class _Asked:
                 spark=spark,
                 on_event=tell,
                 stop=lambda: nullcontext(stop),
-                shared=shared.of(entry.name),
+                shared=None if shared is None else shared.of(entry.name),
             )
 
         return SupervisedTable(entry.name, run)
@@ -132,10 +160,10 @@ def _run(asked: _Asked, as_json: bool, stop: Stop) -> Supervisor:
     clock = SystemClock()
     live = {entry.name: LiveTable(entry.name, clock.wall_ms) for entry in file.tables}
     show = {name: show_as_json(name) if as_json else show_for_people(name, name) for name in live}
-    shared = _shared(asked)
+    shared = None if is_remote(file.spark.master) else _shared(asked)
 
     def tell(name: str, event: Event) -> None:
-        if isinstance(event, Committed):
+        if shared is not None and isinstance(event, Committed):
             shared.noted_commit()
         show[name](event)
 
@@ -160,7 +188,8 @@ def _run(asked: _Asked, as_json: bool, stop: Stop) -> Supervisor:
             stack.enter_context(Measurer(live, places, asked.bootstrap, asked.config.security))
         supervisor.start()
         supervisor.wait(stop)
-    shared.close()
+    if shared is not None:
+        shared.close()
     return supervisor
 
 

@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+import pyarrow as pa
+
 from strandline.client.cluster import ClusterClient
 from strandline.errors import InvalidSetting, ProtocolError, StrandlineError
 from strandline.lakehouse.locations import stores
@@ -25,6 +27,7 @@ from strandline.lakehouse.locations.credentials import public_settings, take_set
 from strandline.lakehouse.locations.errors import StoreTrouble
 from strandline.lakehouse.locations.location import Location
 from strandline.lakehouse.reading.settings import ReadSettings
+from strandline.lakehouse.session_remote import default_tasks
 from strandline.lakehouse.tables.definition import TableSpec
 from strandline.lakehouse.tables.opening import check_commits, open_backend
 
@@ -77,12 +80,12 @@ def examine_executors(
     stores.replace_text(probes / token, token)
     check = _Check(spec.place, token, spec.topics, reading, public_settings())
     try:
-        context = spark.sparkContext
-        tasks = context.defaultParallelism
-        together = context.parallelize(range(tasks), tasks).barrier()
+        tasks = default_tasks(spark)
+        numbers = spark.range(0, tasks, 1, tasks)
+        answers = numbers.mapInArrow(_examining(check), "answer string", barrier=True)
         told: dict[tuple[str, str], dict[str, str]] = {}
-        for text in together.mapPartitions(_examining(check)).collect():
-            answer = json.loads(text)
+        for row in answers.collect():
+            answer = json.loads(row.answer)
             told.setdefault((answer["host"], answer["directory"]), answer)
         written = {each.location.name for each in stores.listed(probes)}
         for answer in told.values():
@@ -132,10 +135,12 @@ def _topics(topics: Iterable[str], reading: ReadSettings) -> str:
     return ", ".join(f"{name} has {count} partitions" for name, count in counts.items())
 
 
-def _examining(check: _Check) -> Callable[[Iterable[int]], Iterator[str]]:
-    def examine(numbers: Iterable[int]) -> Iterator[str]:
+def _examining(
+    check: _Check,
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def examine(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         take_settings(check.stores)
-        for number in numbers:
+        for number in (each for batch in batches for each in batch.column("id").to_pylist()):
             answer = {
                 "host": socket.gethostname(),
                 "directory": os.getcwd(),
@@ -153,7 +158,7 @@ def _examining(check: _Check) -> Callable[[Iterable[int]], Iterator[str]]:
                 answer["fault"] = error.message or error.code.name
             except (StoreTrouble, InvalidSetting, OSError) as error:
                 answer["fault"] = str(error)
-            yield json.dumps(answer)
+            yield pa.RecordBatch.from_pydict({"answer": [json.dumps(answer)]})
 
     return examine
 

@@ -38,8 +38,9 @@ def check_master(master: str) -> None:
     if master.startswith(REMOTE):
         raise InvalidSetting(
             "master",
-            f"{master} is a server of Spark Connect, and no master: table run, rebuild and verify "
-            "take it as --remote. Elsewhere name the cluster itself, as spark://HOST:7077.",
+            f"{master} is a server of Spark Connect, and no master: table run, rebuild, verify and "
+            "doctor take it as --remote, as does tables up. Elsewhere name the cluster itself, as "
+            "spark://HOST:7077.",
         )
     if _MASTERS.fullmatch(master) is None:
         raise InvalidSetting(

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _DEFAULT_TASKS: Final = 8
+_MANY: Final = 100_000
 _PORT: Final = 15002
 """Of Connect servers that do not say another."""
 _CONNECT_S: Final = 5.0
@@ -32,7 +33,7 @@ def is_remote(master: str) -> bool:
 
 
 def open_remote(url: str, conf: Mapping[str, str]) -> SparkSession:
-    """A session of the server at `url` (sc://HOST:PORT). Raises `NoSpark`."""
+    """A session of its own of the server at `url` (sc://HOST:PORT). Raises `NoSpark`."""
     try:
         import pyspark.sql.connect.session  # noqa: F401 -- the builder imports it without such a word
         from pyspark.sql import SparkSession
@@ -48,7 +49,8 @@ def open_remote(url: str, conf: Mapping[str, str]) -> SparkSession:
     for name, value in conf.items():
         builder = builder.config(name, value)
     try:
-        made = builder.getOrCreate()
+        # Not one that this process has already: runs of several tables each end their own.
+        made = builder.create()
         made.client.set_retry_policies([DefaultPolicy(**_PATIENCE)])
         made.version  # noqa: B018 -- it is the first that is asked of the server
     except Exception as error:
@@ -72,6 +74,19 @@ def check_listens(url: str) -> None:
 def has_context(spark: SparkSession) -> bool:
     """Whether this process is the session's driver; else it is a client of Spark Connect."""
     return not type(spark).__module__.startswith("pyspark.sql.connect")
+
+
+def default_tasks(spark: SparkSession) -> int:
+    """How many tasks the session's processors carry out at the same time, as Spark says it.
+
+    A Connect server is asked: it divides numbers into as many parts if it is not told otherwise.
+    """
+    if has_context(spark):
+        return spark.sparkContext.defaultParallelism
+    from pyspark.sql import functions
+
+    parts = spark.range(_MANY).select(functions.spark_partition_id().alias("part"))
+    return int(parts.distinct().count())
 
 
 def parallelism(spark: SparkSession) -> int:

@@ -32,7 +32,8 @@ class SparkOptions:
     """What a user may say of Spark.
 
     `master` and `memory` (of the driver, in local mode also of the tasks) are in Spark's notation;
-    runs, rebuilds and proofs take a server of Spark Connect (sc://HOST:PORT) in place of a master;
+    runs, rebuilds, proofs and doctors take a server of Spark Connect (sc://HOST:PORT) in place of
+    a master;
     `jars` are added to the class path of the driver and the executors. `conf` are settings of
     Spark's, which win over all others; `archives` are unpacked in each executor's work directory
     (`env.tar.gz#env`), and `py_files` put on its Python's path.

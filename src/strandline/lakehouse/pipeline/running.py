@@ -74,7 +74,7 @@ def run_table(
     spark = spark or SparkOptions()
     check_of_topics(spec)
     check_jars(spec, options.engine, spark.jars)
-    check_remote(spec, options.engine, spark.master)
+    check_remote(spec.name, spec.writer, options.engine, spark.master)
     check_commits(spec)
     transform = transform or transform_of(spec)
     store = open_store(spec, create=True)
@@ -228,7 +228,7 @@ class SessionMaker:
         )
 
 
-def check_remote(spec: TableSpec, engine: str, master: str) -> None:
+def check_remote(name: str, writer: str, engine: str, master: str) -> None:
     """Raise `InvalidSetting` for what a server of Spark Connect cannot do."""
     if not is_remote(master):
         return
@@ -238,10 +238,10 @@ def check_remote(spec: TableSpec, engine: str, master: str) -> None:
             f"The engine '{engine}' reads in a stream of Spark's, whose batches a server of Spark "
             "Connect hands to a process of its own: take the engine 'strandline' with --remote.",
         )
-    if spec.writer != "strandline":
+    if writer != "strandline":
         raise InvalidSetting(
             "remote",
-            f"Table '{spec.name}' is written by Spark's writer for Delta through the session's own "
+            f"Table '{name}' is written by Spark's writer for Delta through the session's own "
             "JVM, which a client of Spark Connect has not: name a master.",
         )
 
