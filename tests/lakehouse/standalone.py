@@ -27,6 +27,9 @@ _SPARK: Final = Path(pyspark.__file__).parent
 _MASTER: Final = re.compile(r"Starting Spark master at (spark://\S+)")
 _REGISTERED: Final = "Successfully registered with master"
 _HIDING: Final = 'for each in $HIDDEN; do mount -t tmpfs hidden "$each" || exit 1; done; exec "$@"'
+_JAVA: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+_RECOVERY_S: Final = 10
+"""How long a master waits for those who do not come back to it."""
 _DEFAULTS: Final = """\
 spark.executor.memory 512m
 spark.executor.extraJavaOptions -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
@@ -50,26 +53,34 @@ class StandaloneSpark:
     """
 
     def __init__(
-        self, home: Path, *, workers: int = 2, hidden: Sequence[Path] = (), settings: str = ""
+        self,
+        home: Path,
+        *,
+        workers: int = 2,
+        hidden: Sequence[Path] = (),
+        settings: str = "",
+        recovers: bool = False,
     ) -> None:
-        """`settings` are further lines of the drivers' `spark-defaults.conf`."""
+        """`settings` are further lines of the drivers' `spark-defaults.conf`. A master that
+        `recovers` knows its workers and programs again when it is started again."""
         self._home = home
+        self._recovers = recovers
         self._settings = settings
         self._hidden = hidden
         self._workers = workers
-        self._running: list[subprocess.Popen[bytes]] = []
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
         self.master = ""
 
     def __enter__(self) -> Self:
         self._home.mkdir(parents=True)
         self.configuration(self._home / "conf", self._settings)
         try:
-            self._start("master", "--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
+            self._start_master(port=0)
             self.master = until(self._said_by_master, "a master", seconds=PATIENCE_S)
-            for _ in range(self._workers):
-                self._start_worker()
-            for number in range(self._workers):
-                self._wait_for_worker(number)
+            for name in self.workers:
+                self._start_worker(name)
+            for name in self.workers:
+                self._wait_for_worker(name)
         except BaseException:
             self.close()
             raise
@@ -85,10 +96,11 @@ class StandaloneSpark:
 
     def close(self) -> None:
         """End all of it, executors and their Python as well."""
-        for each in reversed(self._running):
+        running = [*reversed(self._running.values())]
+        for each in running:
             if each.poll() is None:
                 os.killpg(each.pid, signal.SIGTERM)
-        for each in reversed(self._running):
+        for each in running:
             try:
                 each.wait(PATIENCE_S)
             except subprocess.TimeoutExpired:
@@ -99,13 +111,35 @@ class StandaloneSpark:
     def add_worker(self) -> None:
         """One more, registered with the master."""
         self._workers += 1
-        self._start_worker()
-        self._wait_for_worker(self._workers - 1)
+        self._start_worker(self.workers[-1])
+        self._wait_for_worker(self.workers[-1])
+
+    @property
+    def workers(self) -> list[str]:
+        """The names of the workers, for `kill` and `start`."""
+        return [f"worker{number}" for number in range(self._workers)]
+
+    def kill(self, name: str) -> int:
+        """SIGKILL of a worker, or of `master`, without what is below it; the process."""
+        process = self._running[name]
+        process.kill()
+        process.wait(PATIENCE_S)
+        return process.pid
+
+    def start(self, name: str) -> None:
+        """Start again what was killed, and wait until it is there. The master has its address, and
+        knows its workers and programs if it `recovers`."""
+        if name == "master":
+            self._start_master(int(self.master.rpartition(":")[2]))
+            until(lambda: self._said_by_master() == self.master, "the master", seconds=PATIENCE_S)
+        else:
+            self._start_worker(name)
+            self._wait_for_worker(name)
 
     @property
     def pids(self) -> list[int]:
         """Of the master and the workers; executors are below the latter."""
-        return [each.pid for each in self._running]
+        return [each.pid for each in self._running.values()]
 
     @staticmethod
     def configuration(directory: Path, settings: str = "") -> Path:
@@ -135,17 +169,19 @@ class StandaloneSpark:
         files = session_files(find_java().executable, log_level="ERROR")
         return {"JAVA_HOME": str(files.java_home), "SPARK_HOME": str(_SPARK)}
 
-    def _start_worker(self) -> None:
-        name = f"worker{len(self._running) - 1}"
+    def _start_master(self, port: int) -> None:
+        self._start("master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0")
+
+    def _start_worker(self, name: str) -> None:
         self._start(
             name,
             *("--host", "127.0.0.1", "--cores", "1", "--memory", "600m"),
             *("--webui-port", "0", "--work-dir", str(self._home / name), self.master),
         )
 
-    def _wait_for_worker(self, number: int) -> None:
+    def _wait_for_worker(self, name: str) -> None:
         until(
-            lambda: _REGISTERED in self._log(f"worker{number}"),
+            lambda: _REGISTERED in self._log(name),
             "a registered worker",
             seconds=PATIENCE_S,
         )
@@ -164,21 +200,30 @@ class StandaloneSpark:
             "HIDDEN": " ".join(map(str, self._hidden)),
             **self.java,
             "SPARK_DAEMON_MEMORY": "128m",
-            "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            "SPARK_DAEMON_JAVA_OPTS": " ".join([*_JAVA, *self._recovery()]),
             **self.environment,
         }
         with open(self._home / f"{name}.log", "wb") as output:
-            self._running.append(
-                subprocess.Popen(
-                    command,
-                    env=environment,
-                    cwd=self._home,
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=subprocess.STDOUT,
-                    start_new_session=True,
-                )
+            self._running[name] = subprocess.Popen(
+                command,
+                env=environment,
+                cwd=self._home,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
             )
+
+    def _recovery(self) -> list[str]:
+        """How a master that is started again knows what it had."""
+        if not self._recovers:
+            return []
+        settings = {
+            "recoveryMode": "FILESYSTEM",
+            "recoveryDirectory": str(self._home / "recovery"),
+            "recoveryTimeout": str(_RECOVERY_S),
+        }
+        return [f"-Dspark.deploy.{name}={value}" for name, value in settings.items()]
 
     def _said_by_master(self) -> str:
         found = _MASTER.search(self._log("master"))

@@ -2,10 +2,12 @@
 random moments under load; after each, the table must be proven to hold every record exactly once.
 
 Victims are the command (Spark's driver), Spark's JVM, Python workers, brokers, and with
-`--executors` the executors of a standalone Spark, in JVMs of their own below two workers. Each is
-killed at any time, and at a random point of each stage: while the run starts, while files are
-written, within a commit, within a compaction. The run is started again if it ended; when the table
-has all that there was at the kill, it is proven.
+`--executors` the executors of a standalone Spark, in JVMs of their own below two workers. With
+`--lake s3` there are these as well, and the tables are in an S3 server: the workers of that Spark,
+its master, and the connections of the S3 server have their turns, and DuckDB reads the table after
+each proof, and must find each offset once. Each is killed at any time, and at a random point of
+each stage: while the run starts, while files are written, within a commit, within a compaction. The
+run is started again if it ended; when the table has all that there was at the kill, it is proven.
 
 At the first thing that is not as it must be, everything ends, and the directory stays. SIGTERM ends
 it as well, after the kill that is under way and with the last proofs.
@@ -27,6 +29,7 @@ from strandline.cli.stopping import Stop
 from strandline.lakehouse.session import session
 from strandline.lakehouse.verify.report import Report
 from tests.faults.pipelines import proof
+from tests.faults.pipelines.lake import Lake
 from tests.faults.pipelines.outcome import Outcome, offsets_of, table
 from tests.faults.pipelines.running import BrokerProcesses, UnderLoad
 from tests.faults.pipelines.victims import Kill, plan
@@ -44,39 +47,47 @@ def main() -> int:
     again = f"--times {options.times} --seed {options.seed} --mode {options.mode}"
     again += f" --format {options.format} --writer {options.writer}"
     again += " --executors" if options.executors else ""
+    again += f" --lake {options.lake}" if options.lake else ""
     print(f"{again}: {home}", flush=True)
-    spark = _session(home)
     began_s = time.monotonic()
     outcomes: list[Outcome] = []
     with (
         Stop(terminate=True) as stop,
-        StandaloneSpark(home / "spark") if options.executors else nullcontext() as executors,
+        Lake() if options.lake else nullcontext() as lake,
+        _cluster(home, lake) if lake or options.executors else nullcontext() as executors,
         UnderLoad(
             home,
             options.seed,
             BrokerProcesses,
             spark=executors,
+            lake=lake,
             mode=options.mode,
             format=options.format,
             writer=options.writer,
         ) as running,
     ):
+        spark = _session(home)  # it opens the lake as the environment says that there is now
         running.wait_until_held(dict.fromkeys(running.ends(), 1))
         kills = plan(random.Random(options.seed), running.victims)
         for number in range(1, options.times + 1):
-            outcome = _one(spark, running, next(kills))
+            outcome = _one(spark, running, next(kills), lake)
             outcomes.append(outcome)
             minutes = (time.monotonic() - began_s) / 60
             print(f"{number}: {outcome.line()} ({minutes:.1f} min)", flush=True)
             if stop.is_set:
                 break
-        last = _when_all_is_quiet(spark, running)
+        last = _when_all_is_quiet(spark, running, lake)
         print(f"\n{table(outcomes)}\n\n{_summary(running, last)}\nAgain: {again}", flush=True)
-    spark.stop()
+        spark.stop()
     return 0
 
 
-def _one(spark: SparkSession, running: UnderLoad, kill: Kill) -> Outcome:
+def _cluster(home: Path, lake: Lake | None) -> StandaloneSpark:
+    settings = "" if lake is None else lake.settings
+    return StandaloneSpark(home / "spark", settings=settings, recovers=lake is not None)
+
+
+def _one(spark: SparkSession, running: UnderLoad, kill: Kill, lake: Lake | None) -> Outcome:
     killed = running.strike(kill)
     ends = running.ends()
     running.wait_until_held(ends)
@@ -85,10 +96,12 @@ def _one(spark: SparkSession, running: UnderLoad, kill: Kill) -> Outcome:
     if not acknowledged:
         raise proof.NotProven("Nothing was sent all the while.")
     report = proof.prove(spark, running.pipeline.spec, running.brokers.bootstrap, ends)
+    if lake is not None:
+        proof.check_by_duckdb(lake, running.pipeline.spec, ends)
     return Outcome(kill, killed, acknowledged, seconds, offsets_of(report), report.sequence)
 
 
-def _when_all_is_quiet(spark: SparkSession, running: UnderLoad) -> Report:
+def _when_all_is_quiet(spark: SparkSession, running: UnderLoad, lake: Lake | None) -> Report:
     """The load ends, the run ends with all of it; the last proofs."""
     running.load.end()
     ends = running.ends()
@@ -96,6 +109,8 @@ def _when_all_is_quiet(spark: SparkSession, running: UnderLoad) -> Report:
     running.pipeline.stop()
     spec, bootstrap = running.pipeline.spec, running.brokers.bootstrap
     proof.check_against_load(spec, running.load)
+    if lake is not None:
+        proof.check_by_duckdb(lake, spec, ends)
     proof.check_faults_are_found(spark, spec, bootstrap)
     return proof.prove(spark, spec, bootstrap, ends)
 
@@ -126,7 +141,13 @@ def _options() -> argparse.Namespace:
         help="spark: STRANDLINE_DELTA_JARS names the jars",
     )
     parser.add_argument("--executors", action="store_true", help="in JVMs of their own")
-    return parser.parse_args()
+    parser.add_argument(
+        "--lake", choices=("s3",), help="tables in an S3 server, and a cluster of Spark's"
+    )
+    options = parser.parse_args()
+    if options.lake and (options.format, options.writer) != ("delta", "strandline"):
+        parser.error("--lake is for Delta tables by our own writer")
+    return options
 
 
 def _session(home: Path) -> SparkSession:

@@ -14,6 +14,7 @@ from typing import Any, Final
 from strandline.lakehouse.tables.definition import TableSpec
 from strandline.lakehouse.tables.spec import save_spec
 from tests.faults.pipelines import descent
+from tests.faults.pipelines.lake import TABLES, Lake
 from tests.faults.pipelines.load import EVENT_TIME, TABLE
 from tests.faults.pipelines.phases import Durations, Phases
 from tests.faults.processes import until
@@ -31,15 +32,24 @@ class Pipeline:
     """See the module. `home` gets the tables and what all runs told."""
 
     def __init__(
-        self, home: Path, bootstrap: str, *, spark: StandaloneSpark | None = None, **spec: Any
+        self,
+        home: Path,
+        bootstrap: str,
+        *,
+        spark: StandaloneSpark | None = None,
+        lake: Lake | None = None,
+        **spec: Any,
     ) -> None:
-        """`spark` is what it runs on, with executors in JVMs of their own."""
+        """`spark` is what it runs on, with executors in JVMs of their own; `lake` has the tables,
+        which else are files of this machine."""
         self.home = home
         self._spark = spark
+        self._lake = lake
+        self._tables = str(home / "tables") if lake is None else TABLES
         if spec.get("mode") != "upsert":
             spec |= {"event_time": EVENT_TIME, "watermark_ms": WATERMARK_MS}
         self.spec = TableSpec(
-            name=TABLE, topics=(TABLE,), location=str(home / "tables" / TABLE), **spec
+            name=TABLE, topics=(TABLE,), location=f"{self._tables}/{TABLE}", **spec
         )
         save_spec(self.spec)
         self.starts = 0
@@ -144,7 +154,7 @@ class Pipeline:
     def _command(self, told: int) -> Sequence[str]:
         return [
             *(sys.executable, "-m", "tests.faults.pipelines.told_run", str(told)),
-            *("table", "run", TABLE, "--json", "--tables", str(self.home / "tables")),
+            *("table", "run", TABLE, "--json", "--tables", self._tables),
             *("--bootstrap", self._bootstrap, "--interval", "200 ms"),
             *("--master", ONE_JVM if self._spark is None else self._spark.master),
             *("--memory", "512m", "--compact-every", "5"),
@@ -156,4 +166,5 @@ class Pipeline:
             "PYTHONUNBUFFERED": "1",
             "PYTHONPATH": os.pathsep.join([str(TREE / "src"), str(TREE)]),
             **({} if self._spark is None else self._spark.environment),
+            **({} if self._lake is None else self._lake.environment),
         }

@@ -11,7 +11,6 @@ Strandline, and compared with what the load remembers of its sends.
 from __future__ import annotations
 
 import json
-import shutil
 import sqlite3
 from collections.abc import Mapping
 from contextlib import closing
@@ -25,12 +24,14 @@ from pyiceberg.table import StaticTable
 from pyspark.sql import SparkSession
 
 from strandline.lakehouse.deadletters.letters import PAYLOAD
+from strandline.lakehouse.locations import stores
 from strandline.lakehouse.pipeline.options import RunOptions
 from strandline.lakehouse.tables.definition import DEAD_LETTERS, LATE, TableSpec
 from strandline.lakehouse.tables.store import open_store
 from strandline.lakehouse.verify.job import verify
 from strandline.lakehouse.verify.report import Report, Verdict
 from strandline.types import TopicPartition
+from tests.faults.pipelines.lake import Lake
 from tests.faults.pipelines.load import Load
 from tests.faults.pipelines.pipeline import PATIENCE_S
 
@@ -70,18 +71,37 @@ def check_faults_are_found(spark: SparkSession, spec: TableSpec, bootstrap: str)
 
     The file is as it was afterwards. Raises `NotProven`.
     """
-    path = max(open_store(spec).files(), key=lambda each: each.rows or 0).path.local
-    kept = path.with_suffix(".kept")
-    shutil.copy2(path, kept)
+    file = max(open_store(spec).files(), key=lambda each: each.rows or 0).path
+    path, place = stores.path_of(file), stores.file_system(file)
+    with place.open_input_stream(path) as stream:
+        kept = stream.read()
     try:
-        rows = pq.read_table(path, partitioning=None)
-        pq.write_table(pa.concat_tables([rows.slice(1), rows.slice(rows.num_rows - 1)]), path)
+        rows = pq.read_table(pa.BufferReader(kept), partitioning=None)
+        wrong = pa.concat_tables([rows.slice(1), rows.slice(rows.num_rows - 1)])
+        pq.write_table(wrong, path, filesystem=place)
         report = judge(spark, spec, bootstrap)
     finally:
-        kept.replace(path)
+        with place.open_output_stream(path) as output:
+            output.write(kept)
     found = {each: report.total(each) for each in (Verdict.MISSING, Verdict.DOUBLED)}
     if report.is_good or set(found.values()) != {1}:
         raise NotProven(f"The proof does not find faults: {found}, {report}")
+
+
+def check_by_duckdb(lake: Lake, spec: TableSpec, ends: Mapping[TopicPartition, int]) -> int:
+    """That DuckDB, which knows nothing of the proof, reads each offset below `ends` once; how many
+    there are. Raises `NotProven`. Of an upserted table, offsets are not all there: each once."""
+    found = lake.places(spec)
+    for partition, end in ends.items():
+        held = sorted(each for each in found.get(partition, []) if each < end)
+        wanted = held if spec.mode == "upsert" else range(end)
+        if len(set(held)) != len(held) or held != list(wanted):
+            missing = sorted(set(wanted) - set(held))
+            raise NotProven(
+                f"DuckDB reads {len(held)} places of {partition} below {end}: {missing[:20]} are "
+                "missing, or some are there twice."
+            )
+    return sum(ends.values())
 
 
 def check_against_load(spec: TableSpec, load: Load) -> None:
@@ -118,7 +138,9 @@ def _read(spec: TableSpec, side: str | None) -> pa.Table:
     """All rows, by the libraries of the formats."""
     directory = spec.directory(side)
     if spec.format == "delta":
-        return DeltaTable(str(directory)).to_pyarrow_dataset().to_table()
+        options = {} if directory.is_local else {"allow_http": "true"}
+        table = DeltaTable(str(directory), storage_options=options)
+        return table.to_pyarrow_dataset().to_table()
     metadata = _metadata_of(Path(spec.location) / "catalog.db", directory)
     return StaticTable.from_metadata(metadata).scan().to_arrow()
 

@@ -15,6 +15,7 @@ from strandline.lakehouse.tables.store import open_store
 from strandline.testing import Cluster
 from strandline.types import TopicPartition
 from tests.faults.pipelines import descent, victims
+from tests.faults.pipelines.lake import WAYS, Lake
 from tests.faults.pipelines.load import TABLE, Load
 from tests.faults.pipelines.phases import STARTING
 from tests.faults.pipelines.pipeline import PATIENCE_S, Pipeline
@@ -74,6 +75,7 @@ class UnderLoad:
         make_brokers: Callable[[Path], Brokers],
         *,
         spark: StandaloneSpark | None = None,
+        lake: Lake | None = None,
         **spec: Any,
     ) -> None:
         self.chance = random.Random(seed)
@@ -81,6 +83,7 @@ class UnderLoad:
         self._seed = seed
         self._make_brokers = make_brokers
         self._spark = spark
+        self._lake = lake
         self._spec = spec
 
     def __enter__(self) -> Self:
@@ -89,7 +92,9 @@ class UnderLoad:
         self._client = ClusterClient(bootstrap)
         upserts = self._spec.get("mode") == "upsert"
         self.load = Load(bootstrap, self._seed, upserts=upserts)
-        self.pipeline = Pipeline(self._home, bootstrap, spark=self._spark, **self._spec)
+        self.pipeline = Pipeline(
+            self._home, bootstrap, spark=self._spark, lake=self._lake, **self._spec
+        )
         self.load.start()
         return self
 
@@ -106,7 +111,10 @@ class UnderLoad:
     def victims(self) -> Sequence[str]:
         """What can be killed."""
         executors = [] if self._spark is None else [victims.EXECUTOR]
-        return [victims.DRIVER, victims.JVM, *executors, victims.WORKER, victims.BROKER]
+        found = [victims.DRIVER, victims.JVM, *executors, victims.WORKER, victims.BROKER]
+        if self._spark is not None and self._lake is not None:
+            found += [victims.CLUSTER_WORKER, victims.MASTER, victims.STORE]
+        return found
 
     def ends(self) -> dict[TopicPartition, int]:
         """Where the logs end now."""
@@ -157,6 +165,14 @@ class UnderLoad:
                 time.sleep(self.chance.uniform(*_DOWN_S))  # that it is away for so long is the test
                 self.brokers.start(broker)
                 return Killed(kill.victim, f"broker {broker}", pid, phase, *now)
+            case victims.CLUSTER_WORKER | victims.MASTER:
+                return self._kill_of_cluster(kill.victim)
+            case victims.STORE:
+                assert self._lake is not None
+                phase, now = self.pipeline.phases.now, self._now()
+                way = self.chance.choice(WAYS)
+                self._lake.cut(way, self.chance)
+                return Killed(kill.victim, way, 0, phase, *now)
             case _:
                 return self._kill_below(kill.victim)
 
@@ -190,6 +206,17 @@ class UnderLoad:
             return Killed(victim, name, process.pid, phase, *now)
 
         return until(struck, f"a {victim} to kill", seconds=PATIENCE_S)
+
+    def _kill_of_cluster(self, victim: str) -> Killed:
+        """A process of the standalone Spark, which is started again after a while."""
+        assert self._spark is not None
+        self.pipeline.ensure_running()
+        name = "master" if victim == victims.MASTER else self.chance.choice(self._spark.workers)
+        phase, now = self.pipeline.phases.now, self._now()
+        pid = self._spark.kill(name)
+        time.sleep(self.chance.uniform(*_DOWN_S))  # that it is away for so long is the test
+        self._spark.start(name)
+        return Killed(victim, name, pid, phase, *now)
 
     def _now(self) -> tuple[float, int]:
         return time.monotonic(), self.load.acknowledged

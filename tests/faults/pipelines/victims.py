@@ -19,6 +19,11 @@ JVM: Final = "JVM"
 EXECUTOR: Final = "executor"
 WORKER: Final = "worker"
 BROKER: Final = "broker"
+CLUSTER_WORKER: Final = "worker of the cluster"
+"""A standalone Spark's, whose executors end with it."""
+MASTER: Final = "master"
+STORE: Final = "store"
+"""Its connections: they are cut, and it is not killed."""
 
 ANY: Final = "any time"
 MOMENTS: Final = (ANY, STARTING, WRITING, COMMITTING, COMPACTING)
