@@ -104,7 +104,7 @@ spark = open_remote(server, {})
 rows = spark.read.format("strandline_table").option("tables", tables).load("plain")
 show(sorted(row.n for row in rows.where("n > 0").collect()))
 written, streamed = tables + "/written", tables + "/streamed"
-spark.range(3).write.format("strandline_table").mode("append").save(written)
+strandline.TableSink({"path": written, "keys": "id"}).save(spark.range(3))
 rows = spark.readStream.schema("id long").parquet(written + "/data")
 query = rows.writeStream.format("strandline_table").option("checkpointLocation", streamed + "-ck")
 query.trigger(availableNow=True).start(streamed).awaitTermination()

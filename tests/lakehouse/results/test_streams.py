@@ -19,6 +19,8 @@ import strandline
 from strandline.client.cluster import ClusterClient
 from strandline.client.producer import Producer
 from strandline.lakehouse.locations.location import Location
+from strandline.lakehouse.pipeline import parts_in_spark
+from strandline.lakehouse.results import merging
 from strandline.lakehouse.results.proof import prove
 from strandline.lakehouse.tables.spec import load_spec
 from strandline.lakehouse.tables.store import open_store
@@ -179,3 +181,24 @@ def test_a_failed_task_leaves_nothing(spark: SparkSession, tmp_path: Path) -> No
     assert len(list((tmp_path / "t" / "data").glob("*.parquet"))) == 1
     with pytest.raises(Exception, match="option format is delta or iceberg, not 'parquet'"):
         rows.write.format("strandline_table").mode("append").option("format", "parquet").save("x")
+
+
+def test_a_job_by_keys_is_merged_in_tasks(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The driver of `TableSink.save` commits what tasks have written of both, and reads neither."""
+    monkeypatch.setattr(parts_in_spark, "SMALL_BYTES", 0)
+    sink = strandline.TableSink({"path": str(tmp_path / "t"), "keys": "id"})
+    sink.save(spark.range(6).selectExpr("id", "0 as n"))
+
+    def read_here(*_: object) -> None:
+        raise AssertionError("The driver read rows.")
+
+    monkeypatch.setattr(merging, "met", read_here)  # tasks import their own
+    sink.save(spark.range(4, 8, 1, 2).selectExpr("id", "1 as n"))
+    store = open_store(load_spec(tmp_path / "t"))
+    rows = store.dataset().to_table().to_pylist()
+    assert {row["id"]: row["n"] for row in rows} == {each: int(each > 3) for each in range(8)}
+    assert len(rows) == 8
+    sink.save(spark.range(1).selectExpr("id", "2 as n"), overwrite=True)
+    assert store.dataset().to_table().to_pylist() == [{"id": 0, "n": 2}]

@@ -2,9 +2,9 @@
 
 Theory: tasks wrote a batch's rows into files; per division of the table, the files that hold one of
 their keys are written again without it, and the others stay. Keys are compared as numbers that
-equal keys share: each column of the key is encoded, structs by their fields, and null is a value
-like any other. Memory holds the batch's rows of one division and a row group of a file. Files whose
-bounds exclude all keys are not read. A key that stands twice in a batch is refused, since nothing
+equal keys share (`keys`). Memory holds some keys of one division, a row group of a file and a bit
+for each of its rows, however large table and batch are. Files whose bounds exclude all keys are not
+read. A key that stands twice in a batch is refused, since nothing
 says which of its rows is newer. Divisions share no file: each is a part (`tables.parts`).
 """
 
@@ -18,9 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from strandline.lakehouse.locations import stores
 from strandline.lakehouse.locations.location import Location
 from strandline.lakehouse.results.errors import UnfitRows
+from strandline.lakehouse.results.keys import BatchKeys, doubled, met
 from strandline.lakehouse.tables.backend import DataFile, Snapshot, number_of
 from strandline.lakehouse.tables.definition import TableSpec, partitioning
 from strandline.lakehouse.tables.files import PartitionedFiles
@@ -40,6 +40,8 @@ class Division(NamedTuple):
     keys: tuple[str, ...]
     columns: pa.Schema
     changes: tuple[Location, ...]
+    rows: int
+    """Of these changes."""
     files: tuple[DataFile, ...]
 
 
@@ -60,7 +62,15 @@ def merge_rows(
         if limits is not None and files:
             files = limits.touched(paths, files)
         parts.append(
-            Division(directory, partitioning(spec), spec.keys, columns, paths, tuple(files))
+            Division(
+                directory,
+                partitioning(spec),
+                spec.keys,
+                columns,
+                paths,
+                sum(item.rows for item in mine),
+                tuple(files),
+            )
         )
     return merge_parts(merge_division, parts, changes, directory, carrier)
 
@@ -73,70 +83,47 @@ def merge_division(part: Division) -> Merged:
 
 
 def _merge(part: Division, output: PartitionedFiles) -> list[DataFile]:
-    changes = pa.Table.from_batches(
-        list(read_batches(part.changes, part.columns)), schema=part.columns
-    )
-    keys = changes.select(list(part.keys))
-    _check_single(keys)
-    replaced = []
     only_keys = pa.schema([part.columns.field(name) for name in part.keys])
-    for file in part.files:
-        held = read_batches([file.path], only_keys)
-        if not any(_met(pa.Table.from_batches([rows]), keys).any() for rows in held):
-            continue
-        replaced.append(file)
-        for rows in read_batches([file.path], part.columns):
-            met = _met(pa.Table.from_batches([rows]).select(list(part.keys)), keys)
-            output.write(rows.filter(pa.array(~met)))
-    for batch in changes.to_batches():
+    replaced = []
+    with BatchKeys(part.rows, read_batches(part.changes, only_keys), only_keys) as keys:
+        _check_single(keys)
+        for file in part.files:
+            met_at = _met_in(file, keys, only_keys)
+            if not met_at.any():
+                continue
+            replaced.append(file)
+            start = 0
+            for rows in read_batches([file.path], part.columns):
+                stays = ~met_at[start : start + rows.num_rows]
+                output.write(rows.filter(pa.array(stays)))
+                start += rows.num_rows
+    for batch in read_batches(part.changes, part.columns):
         output.write(batch)
     return replaced
 
 
-def _met(rows: pa.Table, keys: pa.Table) -> NDArray[np.bool_]:
-    """Which of `rows` have one of `keys`."""
-    numbers = key_numbers(pa.concat_tables([keys, rows]))
-    return np.isin(numbers[keys.num_rows :], numbers[: keys.num_rows])
+def _met_in(file: DataFile, keys: BatchKeys, only_keys: pa.Schema) -> NDArray[np.bool_]:
+    """Which rows of a file have a key of the batch. A slice of keys is asked of all row groups
+    before the next one is read."""
+    found: NDArray[np.bool_] | None = None
+    for some in keys:
+        groups = [
+            met(pa.Table.from_batches([rows]), some)
+            for rows in read_batches([file.path], only_keys)
+        ]
+        here = np.concatenate(groups) if groups else np.zeros(0, np.bool_)
+        found = here if found is None else found | here
+    return np.zeros(0, np.bool_) if found is None else found
 
 
-def _check_single(keys: pa.Table) -> None:
-    numbers, counts = np.unique(key_numbers(keys), return_counts=True)
-    if len(numbers) < keys.num_rows:
-        doubled = int(np.flatnonzero(key_numbers(keys) == numbers[counts > 1][0])[0])
-        shown = ", ".join(
-            f"{name}={value}" for name, value in keys.slice(doubled, 1).to_pylist()[0].items()
-        )
-        raise UnfitRows(
-            f"A batch has two rows of one key ({shown}), and nothing says which is newer: the "
-            "option keys must name the columns by which the query groups."
-        )
-
-
-def doubled_keys(keys: pa.Table) -> int:
-    """How many keys stand in more than one row."""
-    _, counts = np.unique(key_numbers(keys), return_counts=True)
-    return int((counts > 1).sum())
-
-
-def key_numbers(keys: pa.Table) -> NDArray[np.int64]:
-    """A number for each row, the same for equal keys."""
-    numbers = np.zeros(keys.num_rows, np.int64)
-    for column in keys.columns:
-        for leaf in _leaves(column.combine_chunks()):
-            encoded = pc.dictionary_encode(leaf, null_encoding="encode")
-            codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-            numbers = numbers * max(1, len(encoded.dictionary)) + codes
-            numbers = np.unique(numbers, return_inverse=True)[1].astype(np.int64)
-    return numbers
-
-
-def _leaves(column: pa.Array) -> Iterator[pa.Array]:
-    if not pa.types.is_struct(column.type):
-        yield column
-        return
-    yield column.is_valid()
-    for part in column.flatten():  # unlike `field`, null where the struct is
-        yield from _leaves(part)
+def _check_single(keys: BatchKeys) -> None:
+    for some in keys:
+        if (twice := doubled(some)) is not None:
+            shown = ", ".join(f"{name}={value}" for name, value in twice.items())
+            raise UnfitRows(
+                f"A batch has two rows of one key ({shown}), and nothing says which is newer: the "
+                "option keys must name the columns by which the query groups."
+            )
 
 
 class _Limits:
@@ -144,6 +131,7 @@ class _Limits:
 
     def __init__(self, spec: TableSpec, snapshot: Snapshot) -> None:
         self._columns = [name for key in spec.keys for name in _bounded(snapshot.schema.field(key))]
+        self._schema = snapshot.schema
         self._bounds = {name: snapshot.bounds(name) for name in self._columns}
 
     def touched(self, changes: Sequence[Location], files: list[DataFile]) -> list[DataFile]:
@@ -168,9 +156,9 @@ class _Limits:
         least: list[int] = []
         greatest: list[int] = []
         has_nulls = False
-        for path in changes:
-            with stores.parquet(path) as file:
-                column = _column(file.read(columns=[name]), name)
+        only = pa.schema([self._schema.field(name.partition(".")[0])])
+        for rows in read_batches(changes, only):
+            column = _column(pa.Table.from_batches([rows]), name)
             has_nulls = has_nulls or column.null_count > 0
             found = pc.min_max(column).as_py()
             low, high = number_of(found["min"], upper=False), number_of(found["max"], upper=True)

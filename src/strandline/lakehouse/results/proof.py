@@ -21,7 +21,7 @@ import pyarrow as pa
 from strandline.errors import InvalidSetting
 from strandline.lakehouse.locations import stores
 from strandline.lakehouse.locations.location import Location
-from strandline.lakehouse.results.merging import doubled_keys
+from strandline.lakehouse.results.keys import BatchKeys, doubled_keys
 from strandline.lakehouse.tables import marks
 from strandline.lakehouse.tables.backend import DataFile, Snapshot
 from strandline.lakehouse.tables.definition import TableSpec
@@ -187,7 +187,8 @@ def _check_keys(
     doubled = 0
     for division in by_partition(files).values():
         batches = read_batches([each.path for each in division], wanted)
-        doubled += doubled_keys(pa.Table.from_batches(batches, schema=wanted))
+        with BatchKeys(sum(each.rows or 0 for each in division), batches, wanted) as keys:
+            doubled += sum(map(doubled_keys, keys))
     if doubled:
         report.wrong.append(f"{doubled:,} keys have more than one row.")
 

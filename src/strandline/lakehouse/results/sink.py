@@ -1,4 +1,4 @@
-"""Batches of a stream into a table by key, each exactly once. For `foreachBatch`.
+"""Batches of a stream into a table by key, each exactly once, and the rows of jobs.
 
     sink = strandline.TableSink({"path": "city_counts", "keys": "window, city"})
     counts.writeStream.outputMode("update").foreachBatch(sink).option("checkpointLocation", ...)
@@ -7,6 +7,9 @@ Theory: Spark does not let Python data sources be written in the output mode upd
 takes it, and is told the number of the batch; the rest is what the format does. A batch that the
 table has is carried out all the same, and its files are dropped: only the rows' own job writes the
 state of the query that Spark asks for at the next batch.
+
+Spark calls a format for its commits in a process that has no session. The sink is called in one
+that has: what it merges by keys is carried out by tasks, if it is much. So jobs may go this way.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from strandline.lakehouse.results.committing import Batch, ResultCommitter
 from strandline.lakehouse.results.format import query_of, writes_of
 from strandline.lakehouse.results.making import ready
 from strandline.lakehouse.results.options import parse_options
-from strandline.lakehouse.results.task import write_rows
+from strandline.lakehouse.results.task import Written, write_rows
 from strandline.lakehouse.tables.definition import TableSpec
 
 if TYPE_CHECKING:
@@ -31,7 +34,8 @@ if TYPE_CHECKING:
 
 
 class TableSink:
-    """Writes batches of a stream to a table, exactly once each. For `foreachBatch`.
+    """Writes batches of a stream to a table, exactly once each. For `foreachBatch`; `save` writes
+    the rows of a job.
 
     `options` are those of the format `strandline_table` for writing. With `keys`, names of columns
     with commas between them, a row takes the place of the one with its key; without, rows are
@@ -46,15 +50,24 @@ class TableSink:
     def __call__(self, rows: DataFrame, batch_id: int) -> None:
         """Write a batch, unless the table has it. Raises `TableError`, and `UnfitRows` when the
         rows do not fit the table."""
+        self._write(rows, lambda messages: Batch(query_of(messages), batch_id, replaces=False))
+
+    def save(self, rows: DataFrame, *, overwrite: bool = False) -> None:
+        """Write rows in one commit, beside those that are there, by their keys if the table has
+        keys, or with `overwrite` in the place of all. A job has no number: one that is run again
+        writes again. Raises as a call does."""
+        self._write(rows, lambda _: Batch("", -1, replaces=overwrite))
+
+    def _write(self, rows: DataFrame, batch_of: Callable[[list[Written]], Batch]) -> None:
         store, columns = ready(self._options, rows.schema)
         work = _writing(store.spec, columns, public_settings())
         told = rows.mapInArrow(work, "message binary").collect()
-        messages = [pickle.loads(each.message) for each in told]  # noqa: S301 -- of our own tasks
-        session = rows.sparkSession
-        carrier = carrier_of(session)
-        committer = ResultCommitter(store, self._options, carrier)
-        batch = Batch(query_of(messages), batch_id, replaces=False)
-        committer.commit(batch, writes_of(messages))
+        messages: list[Written] = [
+            pickle.loads(each.message)  # noqa: S301 -- of our own tasks
+            for each in told
+        ]
+        committer = ResultCommitter(store, self._options, carrier_of(rows.sparkSession))
+        committer.commit(batch_of(messages), writes_of(messages))
 
 
 def _writing(
