@@ -13,14 +13,14 @@ import signal
 import subprocess
 import time
 from abc import ABC, abstractmethod
-from base64 import urlsafe_b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from uuid import uuid4
 
 from bench import processes
+from bench.kafka_settings import Quorum, as_properties, kafka_settings
 from bench.readiness import free_port, wait_until_ready
+from bench.secure import Security
 from bench.topics import Topics
 
 START_TIMEOUT_S = 90.0
@@ -85,6 +85,8 @@ class Broker(ABC):
         self.label = label
         self.directory = directory
         self.port = 0
+        self.secure_port = 0
+        """Of the listener with TLS, if it has one."""
         self._process: subprocess.Popen[str] | None = None
         self._admin: Topics | None = None
 
@@ -213,6 +215,8 @@ class Launch:
     rdperf: Path
     zookeeper_jars: Path | None = None
     settings: Mapping[str, str] = field(default_factory=lambda: COMMON_SETTINGS)
+    security: Security | None = None
+    """For brokers with a second listener, which has TLS."""
 
 
 class StrandlineBroker(SocketBroker):
@@ -238,15 +242,10 @@ class StrandlineBroker(SocketBroker):
             "log.dirs": str(self.directory / "data"),
             **self._launch.settings,
         }
+        if self._launch.security is not None:
+            self.secure_port = free_port()
+            settings = self._launch.security.added_to(settings, self.secure_port)
         return [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
-
-
-@dataclass(frozen=True, slots=True)
-class Quorum:
-    """What all nodes of one Kafka cluster must agree on. `voters`: node id to controller port."""
-
-    voters: Mapping[int, int]
-    cluster_id: str = field(default_factory=lambda: _kafka_uuid())
 
 
 class KafkaBroker(SocketBroker):
@@ -277,9 +276,11 @@ class KafkaBroker(SocketBroker):
         quorum = self._quorum or Quorum({self._node_id: free_port()})
         properties = self.directory / "server.properties"
         data = self.directory / "data"
-        properties.write_text(
-            kafka_properties(self._node_id, self.port, quorum, data, self._launch.settings)
-        )
+        settings = kafka_settings(self._node_id, self.port, quorum, data, self._launch.settings)
+        if self._launch.security is not None:
+            self.secure_port = free_port()
+            settings = self._launch.security.added_to(settings, self.secure_port)
+        properties.write_text(as_properties(settings))
         logging = self.directory / "log4j2.properties"
         logging.write_text(LOG4J_WARN)
         flags = [*KAFKA_JVM_FLAGS, f"-Dlog4j2.configurationFile={logging}"]
@@ -350,40 +351,10 @@ class MockBroker(Broker):
         return stdout.readline().strip() if stdout else ""
 
 
-def kafka_properties(
-    node_id: int, port: int, quorum: Quorum, data: Path, settings: Mapping[str, str]
-) -> str:
-    """Kafka's configuration: KRaft, defaults but for the harness's own settings."""
-    controller_port = quorum.voters[node_id]
-    node = {
-        "process.roles": "broker,controller",
-        "node.id": str(node_id),
-        "controller.quorum.voters": ",".join(
-            f"{voter}@127.0.0.1:{voter_port}" for voter, voter_port in quorum.voters.items()
-        ),
-        "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
-        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
-        "controller.listener.names": "CONTROLLER",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
-        "log.dirs": str(data),
-        # Internal topics of a single node; their defaults ask for three.
-        "transaction.state.log.replication.factor": "1",
-        "transaction.state.log.min.isr": "1",
-    }
-    return "".join(f"{name}={value}\n" for name, value in {**node, **settings}.items())
-
-
 def java_command() -> str:
     """`java` of JAVA_HOME, else of the path."""
     home = os.environ.get("JAVA_HOME")
     return str(Path(home) / "bin" / "java") if home else "java"
-
-
-def _kafka_uuid() -> str:
-    """Kafka writes UUIDs as 22 characters of URL-safe base64; one must not start with a dash."""
-    while (text := urlsafe_b64encode(uuid4().bytes).decode().rstrip("=")).startswith("-"):
-        continue
-    return text
 
 
 def _end(process: subprocess.Popen[str]) -> None:

@@ -18,6 +18,7 @@ BATCH_1MB = 1_000_000
 BATCH_SIZES = {"1mb": BATCH_1MB, "16kb": 16 * KIB}
 RECORD_SIZES = {"100b": 100, "1kb": KIB}
 
+MB_S = "megabytes_per_second"
 
 GOALS: Sequence[Goal] = (
     Goal("one-record requests", "tiny-16x5", "requests_per_second", "kafka", at_least=2),
@@ -43,6 +44,12 @@ GOALS: Sequence[Goal] = (
     Goal("start-up", "startup", "startup_seconds", "kafka", at_most=0.1),
     Goal("resident memory, idle", "startup", "idle_rss_mib", "kafka", at_most=0.1),
     Goal("resident memory, loaded", "memory", "loaded_rss_mib", "kafka", at_most=0.1),
+    *(
+        Goal(
+            f"{verb} over SASL_SSL, 1 KB records", f"tls-{verb}-1kb-1mb", MB_S, "kafka", at_least=1
+        )
+        for verb in ("produce", "consume")
+    ),
     *replication.GOALS,
     *transactions.GOALS,
 )
@@ -50,7 +57,7 @@ GOALS: Sequence[Goal] = (
 
 def workloads() -> tuple[Workload, ...]:
     """All of them, in the order in which they are run."""
-    return (*_raw(), *_client(), *replication.workloads(), *transactions.workloads())
+    return (*_raw(), *_client(), *_secure(), *replication.workloads(), *transactions.workloads())
 
 
 def quick_workloads() -> tuple[Workload, ...]:
@@ -114,6 +121,20 @@ def _client() -> Iterator[Workload]:
                         batch_bytes=batch_bytes,
                         codec=codec,
                     )
+
+
+def _secure() -> Iterator[Workload]:
+    for kind, verb in ((ClientProduce, "produce"), (ClientConsume, "consume")):
+        for batch, batch_bytes in BATCH_SIZES.items():
+            yield kind(
+                name=f"tls-{verb}-1kb-{batch}",
+                title=f"librdkafka {verb} over SASL_SSL: 1 KB records, {_size(batch)} batches",
+                record_bytes=KIB,
+                batch_bytes=batch_bytes,
+                codec="none",
+                mock=False,
+                secure=True,
+            )
 
 
 def _size(label: str) -> str:

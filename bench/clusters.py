@@ -19,11 +19,11 @@ from bench.brokers import (
     KafkaBroker,
     Launch,
     MockBroker,
-    Quorum,
     SocketBroker,
     Start,
     StrandlineBroker,
 )
+from bench.kafka_settings import Quorum
 from bench.readiness import free_port, free_ports_in_a_row, wait_until_ready
 from bench.zookeeper import ZooKeeper
 

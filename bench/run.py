@@ -23,6 +23,7 @@ from bench.brokers import COMMON_SETTINGS, Broker, BrokerError, Launch, java_com
 from bench.clusters import BROKERS
 from bench.kafka_jars import KAFKA_VERSION, JarsError, kafka_jars, zookeeper_jars
 from bench.rounds import Plan, Runner
+from bench.secure import Security
 from bench.workloads import FULL, QUICK, Setup
 
 SINGLE_KINDS = ("strandline", "kafka", "mock")
@@ -170,9 +171,14 @@ def _session(options: Options) -> int:
         root = Path(tempfile.mkdtemp(prefix="strandline-bench-", dir=options.plan.data_directory))
         stack.callback(shutil.rmtree, root, ignore_errors=True)
 
-        def prepared(label: str, kind: str, directory: Path) -> Broker:
+        is_secure = any(workload.secure for workload in options.plan.workloads)
+        security = Security.made_in(root) if is_secure else None
+
+        def prepared(
+            label: str, kind: str, directory: Path, security: Security | None = None
+        ) -> Broker:
             command = options.strandline_commands[label]
-            launch = Launch(command, jars, tools.rdperf, zookeeper, settings)
+            launch = Launch(command, jars, tools.rdperf, zookeeper, settings, security)
             broker = BROKERS[kind](label, directory, launch)
             stack.callback(broker.stop)
             broker.prepare()
@@ -183,12 +189,13 @@ def _session(options: Options) -> int:
             return prepared(label, options.brokers[label], directory)
 
         brokers = {
-            label: prepared(label, kind, root / label) for label, kind in options.brokers.items()
+            label: prepared(label, kind, root / label, security)
+            for label, kind in options.brokers.items()
         }
         for broker in brokers.values():
             broker.start()
         effort = QUICK if options.quick else FULL
-        runner = Runner(options.plan, brokers, Setup(tools, effort, fresh))
+        runner = Runner(options.plan, brokers, Setup(tools, effort, fresh, security))
         try:
             runner.run()
         except KeyboardInterrupt:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from bench import processes
 from bench.brokers import Broker
 from bench.native import Tools
+from bench.secure import Security
 
 CLIENT_TIMEOUT_S = 180.0
 SETTLE_S = 2.0
@@ -60,6 +61,8 @@ class Setup:
     effort: Effort
     fresh_broker: Callable[[str], Broker]
     """A new, prepared, not yet started broker of the same kind as the one with this label."""
+    security: Security | None = None
+    """For clients that log in over TLS."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +74,8 @@ class Workload(ABC):
     title: str
     mock: bool = False
     nodes: int = 1
+    secure: bool = False
+    """Whether it needs the brokers' second listener, with TLS and a login."""
 
     def suits(self, broker: Broker) -> bool:
         """Whether it means brokers of this kind and size."""
@@ -208,7 +213,7 @@ class ClientProduce(Workload):
             "messages": setup.effort.client_records_bytes // self.record_bytes,
             "milliseconds": setup.effort.client_milliseconds,
         }
-        return _rdperf("produce", broker, topic, setup, self.record_bytes, options, settings)
+        return _rdperf("produce", broker, topic, setup, self, options, settings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,12 +233,13 @@ class ClientConsume(Workload):
             record_bytes=self.record_bytes,
             batch_bytes=self.batch_bytes,
             codec=self.codec,
+            secure=self.secure,
         )
         broker.create_topic(topic, CLIENT_PARTITIONS)
         written = _run_client(producer.command(broker, topic, setup))
         options = {"messages": int(written["records"])}
         settings = {"fetch.message.max.bytes": str(MIB), "queued.min.messages": "1000000"}
-        command = _rdperf("consume", broker, topic, setup, self.record_bytes, options, settings)
+        command = _rdperf("consume", broker, topic, setup, self, options, settings)
         measured = measure(broker, command)
         broker.delete_topic(topic)
         return _client_metrics(measured)
@@ -338,12 +344,19 @@ def _rdperf(
     broker: Broker,
     topic: str,
     setup: Setup,
-    record_bytes: int,
+    workload: ClientProduce | ClientConsume,
     options: Mapping[str, int],
     settings: Mapping[str, str],
 ) -> list[str]:
-    words = [str(setup.tools.rdperf), mode, "--brokers", broker.address, "--topic", topic]
-    words += ["--partitions", str(CLIENT_PARTITIONS), "--record-bytes", str(record_bytes)]
+    address = broker.address
+    if workload.secure:
+        if setup.security is None or not broker.secure_port:
+            raise ClientError(f"{broker.label} has no listener with TLS")
+        address = f"127.0.0.1:{broker.secure_port}"
+        settings = {**settings, **setup.security.client_settings()}
+    words = [str(setup.tools.rdperf), mode, "--brokers", address, "--topic", topic]
+    words += ["--partitions", str(CLIENT_PARTITIONS)]
+    words += ["--record-bytes", str(workload.record_bytes)]
     for name, value in options.items():
         words += [f"--{name}", str(value)]
     for name, text in settings.items():

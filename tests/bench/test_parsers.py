@@ -3,9 +3,10 @@ from __future__ import annotations
 from pathlib import Path
 from xml.etree import ElementTree
 
-from bench.brokers import COMMON_SETTINGS, Quorum, kafka_properties
+from bench.brokers import COMMON_SETTINGS
 from bench.environment import file_system_of, kafka_version, processor_name
 from bench.kafka_jars import project_file
+from bench.kafka_settings import Quorum, as_properties, kafka_settings
 from bench.processes import (
     MachineTimes,
     ProcessTimes,
@@ -14,6 +15,7 @@ from bench.processes import (
     parse_resident_bytes,
 )
 from bench.readiness import api_versions_request
+from bench.secure import Security
 
 
 def test_process_times_are_found_behind_a_name_with_blanks_and_brackets() -> None:
@@ -43,15 +45,28 @@ def test_the_readiness_probe_is_api_versions_version_0() -> None:
 
 
 def test_kafka_gets_the_settings_that_all_brokers_get() -> None:
-    text = kafka_properties(
+    told = kafka_settings(
         1, 9092, Quorum({1: 9093}), Path("/data"), {**COMMON_SETTINGS, "num.io.threads": "2"}
     )
+    text = as_properties(told)
 
     settings = dict(line.split("=", 1) for line in text.splitlines())
     assert settings.items() >= COMMON_SETTINGS.items()
     assert settings["listeners"] == "PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:9093"
     assert settings["log.dirs"] == "/data"
     assert settings["num.io.threads"] == "2"
+
+
+def test_a_second_listener_is_added_to_what_either_broker_is_told() -> None:
+    security = Security(Path("/ca.pem"), Path("/own.pem"))
+    kafka = security.added_to(kafka_settings(1, 9092, Quorum({1: 9093}), Path("/data"), {}), 9094)
+    own = security.added_to({"listeners": "PLAINTEXT://127.0.0.1:9092"}, 9094)
+
+    assert kafka["advertised.listeners"].endswith("SECURE://127.0.0.1:9094")
+    assert kafka["listener.security.protocol.map"].endswith("CONTROLLER:PLAINTEXT,SECURE:SASL_SSL")
+    assert own["listeners"] == "PLAINTEXT://127.0.0.1:9092,SECURE://127.0.0.1:9094"
+    assert own["listener.security.protocol.map"] == "PLAINTEXT:PLAINTEXT,SECURE:SASL_SSL"
+    assert "advertised.listeners" not in own
 
 
 def test_the_maven_project_depends_on_the_broker() -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import socket
-import ssl
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from strandline.broker.handshakes import Handshakes, reason_of
 from strandline.broker.streams import PlainStream, Stream, TlsStream
+from strandline.broker.tls_socket import TlsSocket
 from strandline.node.sparing_log import SparingLog
 from strandline.types import ANONYMOUS, Principal
 
@@ -66,7 +66,7 @@ class Admission:
         self._handshakes.begin(sock, host, self._timeout_s, done)
 
     def _shaken(
-        self, sock: ssl.SSLSocket, host: str, listener: str, tls: TlsListener, error: OSError | None
+        self, sock: TlsSocket, host: str, listener: str, tls: TlsListener, error: OSError | None
     ) -> None:
         if error is None:
             try:

@@ -22,6 +22,8 @@ from contextlib import suppress
 from functools import partial
 from typing import Final
 
+from strandline.broker.tls_socket import TlsSocket
+
 HANDSHAKES_MAX: Final = 256
 _THREADS: Final = 2
 _DRAINED_BYTES: Final = 64 * 1024
@@ -34,7 +36,7 @@ class Handshake:
 
     __slots__ = ("done", "host", "is_over", "is_stepping", "sock", "timer")
 
-    def __init__(self, sock: ssl.SSLSocket, host: str, done: Done) -> None:
+    def __init__(self, sock: TlsSocket, host: str, done: Done) -> None:
         self.sock = sock
         self.host = host
         self.done = done
@@ -57,7 +59,7 @@ class Handshakes:
     def __len__(self) -> int:
         return len(self._under_way)
 
-    def begin(self, sock: ssl.SSLSocket, host: str, timeout_s: float, done: Done) -> Handshake:
+    def begin(self, sock: TlsSocket, host: str, timeout_s: float, done: Done) -> Handshake:
         """Do the handshake of a socket that does not block; `done` is called later, once."""
         if len(self._under_way) >= self._max:
             self._fail(self._victim(), TimeoutError("it made room for others"))
@@ -134,8 +136,8 @@ class Handshakes:
             return
         # A socket that is closed with unread input is reset, and the alert that says why is lost.
         with suppress(OSError):
-            handshake.sock.shutdown(socket.SHUT_WR)
-            handshake.sock.recv(_DRAINED_BYTES)
+            handshake.sock.raw.shutdown(socket.SHUT_WR)
+            handshake.sock.raw.recv(_DRAINED_BYTES)
         handshake.sock.close()
 
 

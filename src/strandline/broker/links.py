@@ -28,6 +28,7 @@ from strandline.broker.handshakes import Handshakes, reason_of
 from strandline.broker.receive_buffers import BufferPool
 from strandline.broker.server_tls import ServerTls
 from strandline.broker.streams import PlainStream, Stream, TlsStream
+from strandline.broker.tls_socket import TlsSocket
 from strandline.broker.transport import Transport
 from strandline.broker.transport_host import Watched
 from strandline.node.effects import Ask, Dial, HangUp, LinkId
@@ -283,9 +284,7 @@ class Links:
             self._handshakes.give_up(handshake)
 
         try:
-            secured = context.wrap_socket(
-                sock, server_hostname=link.dial.host, do_handshake_on_connect=False
-            )
+            secured = TlsSocket(sock, context, server_hostname=link.dial.host)
         except (OSError, ValueError) as error:
             let_go()
             sock.close()

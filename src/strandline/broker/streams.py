@@ -4,26 +4,23 @@ A stream does not block: where nothing can be received or sent it raises `Blocki
 file knows sockets and TLS records; it must not know frames.
 
     PlainStream   system calls: bytes of a log go from the file to the socket by sendfile
-    TlsStream     OpenSSL on the same socket, after its handshake; bytes of a log are read, a slice
-                  at a time, to be encrypted
+    TlsStream     a `TlsSocket` after its handshake; bytes of a log are read, a slice at a time, to
+                  be encrypted
 """
 
 from __future__ import annotations
 
 import socket
-import ssl
 from collections.abc import Callable
-from contextlib import suppress
-from typing import Final, Protocol, TypeAlias
+from typing import Final, Protocol
 
+from strandline.broker.tls_socket import Data, TlsSocket
 from strandline.errors import StorageError
 from strandline.storage.files import File
 from strandline.storage.system_calls import send_range
 
 _SLICE_BYTES: Final = 256 * 1024
 """How much is encrypted at a time, and how much of a log is in memory for that."""
-
-Data: TypeAlias = bytes | bytearray | memoryview
 
 
 class Stream(Protocol):
@@ -69,56 +66,30 @@ class PlainStream:
 class TlsStream:
     """A socket whose TLS handshake is done."""
 
-    __slots__ = ("_blocked", "_sock", "receive", "send", "socket")
+    __slots__ = ("_tls", "receive", "say_goodbye", "send", "socket")
 
-    def __init__(self, sock: ssl.SSLSocket) -> None:
-        self.socket: socket.socket = sock
-        self._sock = sock
-        self._blocked: bytes | None = None
-        """Bytes of a file that OpenSSL was given and could not send: it must get them again."""
-        self.receive: Callable[[memoryview], int] = self._receive
+    def __init__(self, tls: TlsSocket) -> None:
+        self.socket = tls.raw
+        self._tls = tls
+        self.receive: Callable[[memoryview], int] = tls.recv_into
+        self.say_goodbye = tls.say_goodbye
         self.send: Callable[[Data, int], int] = self._send
 
     @property
     def is_buffering(self) -> bool:
-        return self._sock.pending() > 0
-
-    def _receive(self, view: memoryview) -> int:
-        """As many records as there are, up to the size of the view: each read gives one at most."""
-        filled, size = 0, len(view)
-        try:
-            while filled < size:
-                count = self._sock.recv_into(view[filled:])
-                if not count:
-                    break
-                filled += count
-        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
-            if not filled:
-                raise BlockingIOError from None
-        return filled
+        return self._tls.is_buffering
 
     def _send(self, data: Data, flags: int = 0) -> int:
         del flags  # records have their own sizes
         if len(data) > _SLICE_BYTES:
             data = memoryview(data)[:_SLICE_BYTES]
-        try:
-            return self._sock.send(data)
-        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
-            raise BlockingIOError from None
+        return self._tls.send(data)
 
     def send_range(self, file: File, position: int, length: int) -> int:
-        data = self._blocked
-        if data is None:
-            wanted = min(length, _SLICE_BYTES)
-            data = file.read_at(position, wanted)
-            if len(data) != wanted:
-                raise StorageError(f"{file.path} ends before the range that was to be sent.")
-        self._blocked = data
-        sent = self._send(data)
-        # All of it: OpenSSL takes a piece as a whole, or refuses it.
-        self._blocked = None
-        return sent
-
-    def say_goodbye(self) -> None:
-        with suppress(OSError, ValueError):  # the other side has gone, or takes nothing now
-            self._sock.unwrap()
+        if self._tls.is_sending:
+            return self._tls.send(b"")
+        wanted = min(length, _SLICE_BYTES)
+        data = file.read_at(position, wanted)
+        if len(data) != wanted:
+            raise StorageError(f"{file.path} ends before the range that was to be sent.")
+        return self._tls.send(data)

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, get_args
 
+from strandline.broker.tls_socket import TlsSocket
 from strandline.client.security.secret import Secret
 from strandline.client.security.settings import Store, Tls, TlsVersion
 from strandline.client.security.stores import VERSIONS, identify, own_certificate, trust
@@ -118,15 +119,13 @@ class TlsListener:
         self._rules = PrincipalRules(settings.text(rules) or "DEFAULT", settings.name(rules))
         self.certificates = Certificates(settings, partial(server_context, has_sasl=has_sasl))
 
-    def wrap(self, sock: socket.socket) -> ssl.SSLSocket:
-        """The socket with a handshake to be done. Raises `OSError` if its client has gone."""
-        return self.certificates.context.wrap_socket(
-            sock, server_side=True, do_handshake_on_connect=False, suppress_ragged_eofs=True
-        )
+    def wrap(self, sock: socket.socket) -> TlsSocket:
+        """The socket with a handshake to be done."""
+        return TlsSocket(sock, self.certificates.context, server_side=True)
 
-    def principal(self, sock: ssl.SSLSocket) -> Principal:
+    def principal(self, sock: TlsSocket) -> Principal:
         """Who the client is by its certificate. Raises `ValueError` if that cannot be read."""
-        certificate = sock.getpeercert(binary_form=True)
+        certificate = sock.tls.getpeercert(binary_form=True)
         if certificate is None or self._has_sasl:
             return ANONYMOUS
         return Principal(USER, self._rules.name_of(subject_of(certificate)))
