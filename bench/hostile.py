@@ -1,13 +1,18 @@
 """`python -m bench.hostile`: a broker under clients that mean no good, and an honest one beside.
 
-One broker with a plain listener and one with SASL. An honest client, authenticated, writes a record
-of 1 KB with acks=1 a hundred times a second, each when it is due, and now and then comes anew; its
-latency counts from when a record was due. Meanwhile, one after the other and each beside a calm of
-the same length before it:
+One broker with a plain listener, one with SASL, and one with SASL over TLS. An honest client,
+authenticated, writes a record of 1 KB with acks=1 a hundred times a second, each when it is due,
+and now and then comes anew; its latency counts from when a record was due. Meanwhile, one after the
+other and each beside a calm of the same length before it:
 
-    silent    connections to the plain listener that say nothing, as far as `ulimit -n` goes
-    before    frames that are none, of clients that have not authenticated
-    after     the same of clients that have
+    silent       connections to the plain listener that say nothing, as far as `ulimit -n` goes
+    before       frames that are none, of clients that have not authenticated
+    after        the same of clients that have
+    handshakes   complete handshakes of TLS, one connection after the other
+    half         handshakes that end with the client's first message
+    stalled      handshakes that end within that message
+
+Beside the last three the honest client comes by the listener with TLS, too.
 
 Goals: the honest client's p99 at most doubles, memory stays bounded, nothing of the broker fails.
 Everything shares the processors of this machine, the attackers too. So latencies are told twice:
@@ -22,6 +27,7 @@ import multiprocessing
 import os
 import resource
 import socket
+import ssl
 import struct
 import sys
 import tempfile
@@ -35,6 +41,7 @@ from bench.brokers import Launch, StrandlineBroker
 from bench.environment import describe
 from bench.hostile_attacks import PASSWORD, THREADS, USER, Attack, frame, run
 from bench.readiness import free_port
+from bench.secure import Security
 from strandline.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -50,6 +57,7 @@ EVERY_S: Final = 0.01
 COMES_ANEW_AFTER: Final = 100
 WARM_S: Final = 3.0
 SETTLE_S: Final = 2.0
+KINDS: Final = ("silent", "before", "after", "handshakes", "half", "stalled")
 SILENT_RESERVE: Final = 500
 """Handles that an attacker and the broker need besides."""
 MEMORY_MB_MAX: Final = 300
@@ -58,11 +66,12 @@ _PLAIN: Final = "org.apache.kafka.common.security.plain.PlainLoginModule require
 
 
 class SecuredBroker(StrandlineBroker):
-    """With a second listener that asks for a name."""
+    """With a second listener that asks for a name, and a third one that does so over TLS."""
 
     sasl_port = 0
 
     def _settings(self) -> list[str]:
+        words_before = super()._settings()
         self.sasl_port = free_port()
         settings = {
             "listeners": f"PLAINTEXT://127.0.0.1:{self.port},SASL://127.0.0.1:{self.sasl_port}",
@@ -73,8 +82,10 @@ class SecuredBroker(StrandlineBroker):
                 f'{_PLAIN} user_{USER}="{PASSWORD}" user_honest="honest-secret";'
             ),
         }
+        if self._launch.security is not None:
+            settings = self._launch.security.added_to(settings, self.secure_port)
         words = [word for each in settings.items() for word in ("--set", "=".join(each))]
-        return [*super()._settings(), *words]
+        return [*words_before, *words]
 
     def log_text(self) -> str:
         """All that it has said."""
@@ -98,8 +109,13 @@ class Measured:
 class Honest:
     """The client that is to be served all the while."""
 
-    def __init__(self, broker: SecuredBroker) -> None:
+    def __init__(self, broker: SecuredBroker, security: Security | None = None) -> None:
+        """With that, it comes by TLS."""
         self._broker = broker
+        self._security = security
+        self._context = (
+            None if security is None else ssl.create_default_context(cafile=str(security.authority))
+        )
         batch = build_batch([Record(timestamp=int(time.time() * 1000), value=b"x" * 1024)])
         partition = PartitionProduceData(index=0, records=memoryview(batch))
         topic = TopicProduceData(name=TOPIC, partition_data=[partition])
@@ -139,10 +155,15 @@ class Honest:
     def _come_anew(self) -> None:
         if self._socket is not None:
             self._socket.close()
-        self._socket = socket.create_connection(("127.0.0.1", self._broker.sasl_port), 60)
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        broker, context = self._broker, self._context
+        port = broker.sasl_port if context is None else broker.secure_port
+        sock = socket.create_connection(("127.0.0.1", port), 60)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if context is not None:
+            sock = context.wrap_socket(sock, server_hostname="127.0.0.1")
+        self._socket = sock
         self._exchange(frame(SaslHandshakeRequest(mechanism="PLAIN"), 1))
-        password = b"\0honest\0honest-secret"
+        password = b"\0honest\0honest-secret" if self._security is None else self._security.login
         self._exchange(frame(SaslAuthenticateRequest(auth_bytes=password), 2))
 
     def _ask(self, request: bytes) -> int:
@@ -277,28 +298,35 @@ def main() -> int:
     parser.add_argument("--connections", type=int, default=10_000, help="that say nothing")
     parser.add_argument("--frames", type=int, default=100_000, help="before, and after, at least")
     parser.add_argument("--seconds", type=float, default=20, help="of each part at least")
-    parser.add_argument("--attacks", default="silent,before,after", help="which of them")
-    parser.add_argument("--rate", type=float, default=0, help="frames per second; 0: all there are")
+    parser.add_argument("--handshakes", type=int, default=10_000, help="of each kind, at least")
+    parser.add_argument("--attacks", default=",".join(KINDS), help="which of them")
+    parser.add_argument("--rate", type=float, default=0, help="of each second; 0: all there are")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--data-dir", type=Path, default=Path("/dev/shm"))
     options = parser.parse_args()
     connections = max(1, min(options.connections, most_handles() - SILENT_RESERVE))
     command = [sys.executable, "-m", "strandline.cli.main", "serve"]
     with tempfile.TemporaryDirectory(dir=options.data_dir, prefix="hostile-") as directory:
-        launch = Launch(command, None, Path())
+        security = Security.made_in(Path(directory))
+        launch = Launch(command, None, Path(), security=security)
         broker = SecuredBroker("strandline", Path(directory) / "broker", launch)
         broker.prepare()
         try:
             broker.start()
             broker.create_topic(TOPIC, 1)
             print(describe(Path(directory), kafka_jars=None, java="java").line())
-            honest = Honest(broker)
-            honest.work(lambda passed: passed >= WARM_S)
+            plain, secured = Honest(broker), Honest(broker, security)
+            for each in (plain, secured):
+                each.work(lambda passed: passed >= WARM_S)
             rounds = []
-            for kind, port, count in (
-                ("silent", broker.port, connections),
-                ("before", broker.sasl_port, options.frames),
-                ("after", broker.sasl_port, options.frames),
+            for kind, honest, port, count in (
+                ("silent", plain, broker.port, connections),
+                ("before", plain, broker.sasl_port, options.frames),
+                ("after", plain, broker.sasl_port, options.frames),
+                *(
+                    (kind, secured, broker.secure_port, options.handshakes)
+                    for kind in ("handshakes", "half", "stalled")
+                ),
             ):
                 if kind not in options.attacks.split(","):
                     continue

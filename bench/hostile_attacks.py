@@ -1,5 +1,6 @@
 """What `bench.hostile` does to a broker, in processes of their own so that it costs the honest
-client no time of its interpreter: connections that say nothing, and frames that are none.
+client no time of its interpreter: connections that say nothing, frames that are none, and
+handshakes (`hostile_handshakes`).
 
 Every connection comes from another address of 127.0.0.0/8: ports do not run out, and limits by
 address, which an attacker with many machines does not meet either, do not help.
@@ -17,6 +18,7 @@ from multiprocessing.sharedctypes import Synchronized
 from multiprocessing.synchronize import Event
 from random import Random
 
+from bench.hostile_handshakes import Handshaker, flood
 from strandline.protocol.apis import KNOWN
 from strandline.protocol.framing import request_frame
 from strandline.protocol.messages.api_versions import ApiVersionsRequest
@@ -52,16 +54,16 @@ class Attack:
     kind: str
     port: int
     count: int
-    """Of connections, or of frames at the least: they are sent until the end."""
+    """Of connections, or of frames and handshakes at the least: they come until the end."""
     rate: float
-    """Frames per second of each thread at most; 0: as fast as it can."""
+    """Frames or handshakes per second of each thread at most; 0: as fast as it can."""
     seed: int
 
 
 def run(attack: Attack, done: Synchronized[int], lost: Synchronized[int], stop: Event) -> None:
     """Do it. `done` counts connections that are open, or frames that were sent; `lost` those
     connections that the broker closed or did not take."""
-    work = _say_nothing if attack.kind == "silent" else _send_frames
+    work = _WORK.get(attack.kind, _shake_hands)
     threads = [
         threading.Thread(target=work, args=(attack, number, done, lost, stop))
         for number in range(THREADS)
@@ -137,6 +139,20 @@ def _send_frames(
             shown = sent
         if attack.rate:
             time.sleep(max(0.0, began + sent / attack.rate - time.monotonic()))
+
+
+# -- Handshakes -----------------------------------------------------------------------------------
+
+
+def _shake_hands(
+    attack: Attack, thread: int, done: Synchronized[int], lost: Synchronized[int], stop: Event
+) -> None:
+    random = Random(attack.seed * 1000 + thread)
+    handshaker = Handshaker(attack.kind, attack.port, _connect, random)
+    flood(handshaker, attack.rate, lambda taken: _count(done if taken else lost), stop.is_set)
+
+
+_WORK = {"silent": _say_nothing, "before": _send_frames, "after": _send_frames}
 
 
 def _connect(port: int, random: Random) -> socket.socket:

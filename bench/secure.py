@@ -66,6 +66,11 @@ class Security:
             f"{own}.plain.sasl.jaas.config": f'{_LOGIN} user_{_USER}="{_PASSWORD}";',
         }
 
+    @property
+    def login(self) -> bytes:
+        """What a client of PLAIN sends."""
+        return f"\0{_USER}\0{_PASSWORD}".encode()
+
     def client_settings(self) -> dict[str, str]:
         """librdkafka's words for it."""
         return {

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import socket
 import struct
 from itertools import islice
 from random import Random
 
+import pytest
+
 from bench.hostile import Measured, Round, percentile, problems
 from bench.hostile_attacks import PASSWORD, login, malformed
+from bench.hostile_handshakes import Handshaker
 from strandline.errors import MalformedFrame
 from strandline.protocol.apis import find_api
 from strandline.protocol.framing import parse_request_header, peek
@@ -37,6 +41,27 @@ def test_most_frames_are_no_requests_and_the_same_seed_sends_the_same() -> None:
     assert sent == list(islice(malformed(Random(1)), 2000))
     assert sum(map(is_request, sent)) < 400
     assert is_request(login()[: 4 + struct.unpack_from(">i", login())[0]])
+
+
+@pytest.mark.parametrize("kind", ["half", "stalled"])
+def test_handshakes_end_where_they_are_meant_to(kind: str) -> None:
+    """With the client's first message, a record of a handshake (22) with a ClientHello (1) in it,
+    or within that."""
+
+    def connect(port: int, _: Random) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", port))
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        attacker = Handshaker(kind, server.getsockname()[1], connect, Random(1))
+        attacker.once()
+        sock, _ = server.accept()
+        attacker.close()
+        with sock:
+            said = b"".join(iter(lambda: sock.recv(65536), b""))
+    assert said[0] == 22
+    (size,) = struct.unpack_from(">H", said, 3) if len(said) >= 5 else (len(said),)
+    assert (len(said) == 5 + size) is (kind == "half")
+    assert kind == "stalled" or said[5] == 1
 
 
 def test_the_goals() -> None:

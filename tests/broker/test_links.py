@@ -14,6 +14,7 @@ from strandline.broker.frame_memory import FrameMemory
 from strandline.broker.handle_budget import HandleBudget
 from strandline.broker.handshakes import Handshakes
 from strandline.broker.links import Links
+from strandline.broker.newcomers import Newcomers
 from strandline.broker.receive_buffers import BufferPool
 from strandline.broker.server import read_clock
 from strandline.broker.server_tls import ServerTls
@@ -102,7 +103,7 @@ class Rig:
             frame_bytes_max=FRAME_BYTES_MAX,
             handles=self.handles,
             tls=ServerTls(),
-            handshakes=Handshakes(),
+            handshakes=Handshakes(Newcomers(lambda: False, lambda: None)),
         )
         self._last = 0
 

@@ -321,6 +321,7 @@ def test_who_says_nothing_makes_room_for_others(
         server: Any = broker.broker._server
         assert broker.call(lambda: len(server._handshakes)) <= 8
         assert server._admission.failed >= 12
+        assert broker.call(server._is_flood), "those who are served come first now"
         for each in silent:
             each.close()
         patience = time.monotonic() + PATIENCE_S

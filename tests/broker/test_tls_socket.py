@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 import socket
 import ssl
+import weakref
 from collections.abc import Iterator
 
 import pytest
 
+from strandline.broker.streams import TlsStream
 from strandline.broker.tls_socket import RECORD_BYTES, TlsSocket
 from tests.certificates import Authority
 
@@ -150,3 +153,20 @@ def test_a_name_that_cannot_be_asked_for(contexts: tuple[ssl.SSLContext, ssl.SSL
     near, far = socket.socketpair()
     with near, far, pytest.raises(ValueError, match="server_hostname"):
         TlsSocket(near, contexts[1], server_hostname="")
+
+
+def test_what_openssl_holds_is_let_go_with_the_stream(
+    contexts: tuple[ssl.SSLContext, ssl.SSLContext],
+) -> None:
+    """Not when the interpreter looks for circles: a flood of connections would wait for that."""
+    pair = Pair(contexts, b"")
+    stream = TlsStream(pair.ours)
+    assert stream.send(b"last", 0) == 4
+    held = weakref.ref(pair.ours.tls)
+    gc.disable()
+    try:
+        pair.close()
+        del pair, stream
+        assert held() is None
+    finally:
+        gc.enable()

@@ -135,7 +135,8 @@ def test_broker_settings(one_broker: bool) -> None:
     ("name", "value", "one_broker", "code", "sentence"),
     [
         ("num.partitions", "1", True, ErrorCode.INVALID_REQUEST, "dynamically: [num.partitions]"),
-        ("listeners", "PLAINTEXT://:1", True, ErrorCode.INVALID_REQUEST, "these configs dynamica"),
+        ("listeners", "PLAINTEXT://:1", True, ErrorCode.INVALID_REQUEST, "must stay as it is"),
+        ("advertised.listeners", "X://:1", True, ErrorCode.INVALID_REQUEST, "configs dynamica"),
         ("cordoned.log.dirs", "*", False, ErrorCode.INVALID_REQUEST, "broker id must be specified"),
         ("ssl.key.password", "x", True, ErrorCode.INVALID_REQUEST, "only per-listener using the"),
         (

@@ -122,7 +122,8 @@ def test_a_broker() -> None:
     assert described["broker.id"].value == described["node.id"].value == "1"
     assert described["num.partitions"].read_only
     assert described["num.partitions"].documentation == BROKER_SETTINGS["num.partitions"].doc
-    assert described["listeners"].read_only
+    assert not described["listeners"].read_only
+    assert described["advertised.listeners"].read_only
     assert described["max.connections"].source is Source.DYNAMIC_DEFAULT_BROKER_CONFIG
     assert "log.initial.task.delay.ms" not in described
     assert "leader.replication.throttled.rate" not in described

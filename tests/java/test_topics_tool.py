@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import socket
 from pathlib import Path
 
 import pytest
 
+from bench.readiness import free_port
 from tests.java.processes import Broker, Outcome, ToolServer, Workshop
 from tests.java.tables import CONFIGS, CONSOLE_PRODUCER, OFFSETS, TOOLS, TOPICS, fields
 
@@ -14,9 +16,9 @@ from tests.java.tables import CONFIGS, CONSOLE_PRODUCER, OFFSETS, TOOLS, TOPICS,
 class Tools:
     """The tools, told where the broker is."""
 
-    def __init__(self, server: ToolServer, broker: Broker) -> None:
+    def __init__(self, server: ToolServer, address: str) -> None:
         self._server = server
-        self._address = broker.address
+        self._address = address
 
     def __call__(self, main: str, *arguments: str | Path, stdin: str = "") -> Outcome:
         where = ("--bootstrap-server", self._address)
@@ -49,7 +51,7 @@ class Tools:
 
 @pytest.fixture(scope="module")
 def run(tools: ToolServer, broker: Broker) -> Tools:
-    return Tools(tools, broker)
+    return Tools(tools, broker.address)
 
 
 def test_create_describe_and_delete_a_topic(run: Tools) -> None:
@@ -156,6 +158,24 @@ def test_settings_of_brokers_reach_topics_and_go_again(run: Tools) -> None:
     assert run.setting("topics", "follows", "max.message.bytes") == ("1048588", "DEFAULT_CONFIG")
     assert "node.id" in run.configs("brokers", "1", *add, "node.id=5").failed()
     assert run.setting("brokers", "1", "node.id")[0] == "1"
+
+
+def test_a_listener_is_opened_and_closed(run: Tools, tools: ToolServer) -> None:
+    alter = ("brokers", "1", "--alter")
+    own, second = run.setting("brokers", "1", "listeners")[0], f"127.0.0.1:{free_port()}"
+    said = run.configs(*alter, "--add-config", f"advertised.listeners=[{own}]").failed()
+    assert "Cannot update these configs dynamically: [advertised.listeners]" in said
+    protocols = "listener.security.protocol.map=[PLAINTEXT:PLAINTEXT,SECOND:PLAINTEXT]"
+    more = f"listeners=[{own},SECOND://{second}],{protocols}"
+    run.configs(*alter, "--add-config", more).succeeded()
+    rows = Tools(tools, second)(TOOLS + "ClusterTool", "list-endpoints").succeeded().splitlines()
+    assert ":".join(rows[1].split()[1:3]) == second
+    names = "listeners,listener.security.protocol.map"
+    run.configs(*alter, "--delete-config", names).succeeded()
+    assert run.setting("brokers", "1", "listeners")[0] == own
+    host, _, port = second.rpartition(":")
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((host, int(port)))
 
 
 def test_offsets_and_deletion_of_records(run: Tools, tmp_path: Path) -> None:

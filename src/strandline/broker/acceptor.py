@@ -63,7 +63,7 @@ class Acceptor:
         """`admit` gets each accepted socket, its address and the name of the listener; `make_way`
         closes another connection, as there are too many. `newcomers` watch the listeners."""
         self.is_started = False
-        self._listeners = listeners
+        self._listeners = list(listeners)
         self._handles = handles
         self._limits = limits
         self._admit = admit
@@ -105,6 +105,24 @@ class Acceptor:
         for accepted, handle in list(self._sent_away.items()):
             handle.cancel()
             self._send_away(accepted)
+
+    def open(self, listener: ListenerSocket) -> None:
+        """Accept by that one as well."""
+        self._listeners.append(listener)
+        if self.is_started:
+            listener.socket.setblocking(False)
+            self._newcomers.add_reader(listener.socket, self._accept, listener)
+
+    def shut(self, name: str) -> None:
+        """Accept no more by the listener of that name."""
+        for each in [each for each in self._listeners if each.name == name]:
+            self._listeners.remove(each)
+            self._full.pop(each, None)
+            wait = self._waits.pop(each, None)
+            if wait is not None:
+                wait.cancel()
+            self._newcomers.remove_reader(each.socket)
+            each.socket.close()
 
     def left(self, host: str, listener: str) -> None:
         """A connection of that listener and address has ended."""

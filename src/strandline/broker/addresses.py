@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from strandline.cluster.znodes import Endpoint
@@ -102,17 +102,26 @@ async def advertised_endpoints(
 
     Raises `InvalidSetting` if that host is this machine's name and is not resolved even here.
     """
-    ports = {listener.name: listener.port for listener in listening}
     is_asked = any(listener.host == ANY_INTERFACE for listener in config.advertised_listeners)
     own_name = await _own_name() if is_asked else ""
+    return endpoints_of(config, listening, own_name)
+
+
+def endpoints_of(
+    config: BrokerConfig, listening: Iterable[Listener], own_name: str
+) -> tuple[Endpoint, ...]:
+    """As `advertised_endpoints`, with that name for a host that is "any". What is not open is left
+    out."""
+    ports = {listener.name: listener.port for listener in listening}
     return tuple(
         Endpoint(
             listener.name,
             listener.host or own_name,
-            listener.port or ports.get(listener.name, 0),
+            listener.port or ports[listener.name],
             listener.security_protocol,
         )
         for listener in config.advertised_listeners
+        if listener.name in ports
     )
 
 

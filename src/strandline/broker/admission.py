@@ -68,6 +68,9 @@ class Admission:
     def _shaken(
         self, sock: TlsSocket, host: str, listener: str, tls: TlsListener, error: OSError | None
     ) -> None:
+        if error is None and self._tls.get(listener) is not tls:
+            sock.close()
+            error = OSError("the listener was closed meanwhile")
         if error is None:
             try:
                 principal = tls.principal(sock)

@@ -33,7 +33,7 @@ class ConnectionLimits:
     def __init__(self, settings: Settings, quotas: ClientQuotas, listeners: Iterable[str]) -> None:
         self._settings = settings
         self._quotas = quotas
-        self._names = tuple(listeners)
+        self._names = set(listeners)
         self._own: dict[str, _OfListener] = {}
         self.follow()
         self._count = 0
@@ -46,6 +46,16 @@ class ConnectionLimits:
         """Settings may have changed."""
         broker = self._settings.broker
         self._own = {name: _own_limits(ListenerSettings.now(broker, name)) for name in self._names}
+
+    def open(self, listener: str) -> None:
+        """Clients may come by that listener."""
+        self._names.add(listener)
+        self.follow()
+
+    def close(self, listener: str) -> None:
+        """No more clients come by that listener; those that are here have still to leave."""
+        self._names.discard(listener)
+        self.follow()
 
     def is_spared(self, listener: str) -> bool:
         """Whether the limits of the broker as a whole do not stop clients of that listener."""

@@ -53,7 +53,7 @@ def exposure_notices(
 def _authenticates(config: BrokerConfig, listener: Listener) -> bool:
     if listener.has_sasl:
         return True
-    settings = ListenerSettings(config.layers.static, listener.name)
+    settings = ListenerSettings.now(config, listener.name)
     return listener.has_tls and str(settings.value("ssl.client.auth")).lower() == "required"
 
 

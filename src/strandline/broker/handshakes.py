@@ -5,9 +5,14 @@ loop waits for the socket in between and serves others. A handshake that stalls 
 its time. When there are too many, the one that has waited longest of the address with the most
 makes room: a client that opens connections and says nothing pushes out its own.
 
-    begin ──> step in a thread ── wants bytes ──> the loop waits ──> step ...
-                  ├── done ──> done(None)
-                  └── failed, timed out, pushed out ──> done(the error); the socket is closed
+    begin ──> the loop waits ──> step in a thread ── wants bytes ──> the loop waits ──> step ...
+                                     ├── done ──> done(None)
+                                     └── failed, timed out, pushed out ──> done(the error); the
+                                         socket is closed
+
+What the loop does for a handshake is done among the newcomers: floods of them wait for each other,
+not those who are served already. A client speaks first, so that one which says nothing costs no
+step.
 """
 
 from __future__ import annotations
@@ -22,6 +27,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Final
 
+from strandline.broker.newcomers import Newcomers
 from strandline.broker.tls_socket import TlsSocket
 
 HANDSHAKES_MAX: Final = 256
@@ -49,8 +55,9 @@ class Handshake:
 class Handshakes:
     """See the module. All methods belong to the event loop on which it is made."""
 
-    def __init__(self, handshakes_max: int = HANDSHAKES_MAX) -> None:
+    def __init__(self, newcomers: Newcomers, handshakes_max: int = HANDSHAKES_MAX) -> None:
         self._loop = asyncio.get_running_loop()
+        self._newcomers = newcomers
         self._max = handshakes_max
         self._threads: ThreadPoolExecutor | None = None
         self._under_way: dict[Handshake, None] = {}
@@ -68,7 +75,10 @@ class Handshakes:
         handshake.timer = self._loop.call_later(
             timeout_s, self._fail, handshake, TimeoutError("it took too long")
         )
-        self._step(handshake)
+        if sock.tls.server_side:
+            self._newcomers.add_reader(sock.fileno(), self._step, handshake)
+        else:
+            self._step(handshake)
         return handshake
 
     def give_up(self, handshake: Handshake) -> None:
@@ -91,23 +101,29 @@ class Handshakes:
     # -- Steps -------------------------------------------------------------------------------
 
     def _step(self, handshake: Handshake) -> None:
-        self._loop.remove_reader(handshake.sock.fileno())
-        self._loop.remove_writer(handshake.sock.fileno())
+        self._newcomers.remove_reader(handshake.sock.fileno())
+        self._newcomers.remove_writer(handshake.sock.fileno())
         if self._threads is None:
             self._threads = ThreadPoolExecutor(_THREADS, "strandline-tls")
         handshake.is_stepping = True
         future = self._loop.run_in_executor(self._threads, handshake.sock.do_handshake)
-        future.add_done_callback(partial(self._stepped, handshake))
+        future.add_done_callback(partial(self._came_back, handshake))
 
-    def _stepped(self, handshake: Handshake, future: asyncio.Future[None]) -> None:
+    def _came_back(self, handshake: Handshake, future: asyncio.Future[None]) -> None:
         handshake.is_stepping = False
         error = None if future.cancelled() else future.exception()
         if handshake.is_over:
             handshake.sock.close()
-        elif isinstance(error, ssl.SSLWantReadError):
-            self._loop.add_reader(handshake.sock.fileno(), self._step, handshake)
+        else:
+            self._newcomers.later(partial(self._stepped, handshake, error))
+
+    def _stepped(self, handshake: Handshake, error: BaseException | None) -> None:
+        if handshake.is_over:
+            return
+        if isinstance(error, ssl.SSLWantReadError):
+            self._newcomers.add_reader(handshake.sock.fileno(), self._step, handshake)
         elif isinstance(error, ssl.SSLWantWriteError):
-            self._loop.add_writer(handshake.sock.fileno(), self._step, handshake)
+            self._newcomers.add_writer(handshake.sock.fileno(), self._step, handshake)
         elif error is None:
             self._end(handshake)
             handshake.done(None)
@@ -128,8 +144,8 @@ class Handshakes:
         if handshake.timer is not None:
             handshake.timer.cancel()
         if not handshake.is_stepping:
-            self._loop.remove_reader(handshake.sock.fileno())
-            self._loop.remove_writer(handshake.sock.fileno())
+            self._newcomers.remove_reader(handshake.sock.fileno())
+            self._newcomers.remove_writer(handshake.sock.fileno())
 
     def _close(self, handshake: Handshake) -> None:
         if handshake.is_stepping:

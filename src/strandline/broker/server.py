@@ -22,6 +22,7 @@ from strandline.broker.connection_limits import ConnectionLimits
 from strandline.broker.handshakes import Handshakes
 from strandline.broker.idle import IdleConnections
 from strandline.broker.links import Links
+from strandline.broker.listening import Listening
 from strandline.broker.newcomers import Newcomers, Readiness, Suspects
 from strandline.broker.receive_buffers import BufferPool
 from strandline.broker.server_tls import ServerTls
@@ -90,7 +91,9 @@ class Server:
         self._node = node
         self._loop = asyncio.get_running_loop()
         self._transports: dict[ConnectionId, Transport[Connection]] = {}
-        self._handshakes = Handshakes()
+        self._suspects = Suspects()
+        self._newcomers = Newcomers(self._is_flood, self._end_turn_now)
+        self._handshakes = Handshakes(self._newcomers)
         self._tls = tls
         self._followed = node.settings.broker
         self._admission = Admission(
@@ -102,8 +105,6 @@ class Server:
         self._idle = IdleConnections(
             self._transports, limits.idle_ms_max, lambda: self._tick().monotonic_ms
         )
-        self._suspects = Suspects()
-        self._newcomers = Newcomers(self._is_flood, self._end_turn_now)
         self._closings = SparingLog(log)
         self.call_in_turn = self._newcomers.later
         self._acceptor = Acceptor(
@@ -114,6 +115,10 @@ class Server:
             partial(self._idle.make_way, self._limits.is_spared),
             self._newcomers,
         )
+        self._listening = Listening(
+            node, listeners, self._acceptor, self._limits, tls, self._hang_up
+        )
+        node.parts.check_listeners = self._listening.check
         self._shared = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
         self._pool = BufferPool(_POOLED_BUFFERS, limits.frames)
         self._turn: asyncio.Handle | None = None
@@ -255,6 +260,7 @@ class Server:
         config = self._node.settings.broker
         if config is not self._followed:
             self._followed = config
+            self._listening.follow(config)
             self._tls.follow(config)
             self._limits.follow()
 
@@ -271,8 +277,15 @@ class Server:
 
     def _left(self, host: str, listener: str) -> None:
         """A client has not come in: its TLS handshake failed."""
+        self._suspects.note(host, self._tick().monotonic_ms)
         self._acceptor.left(host, listener)
         self._node.authentication.count(listener, "TLS", failed=True)
+
+    def _hang_up(self, listener: str) -> None:
+        """A listener is closed."""
+        for transport in list(self._transports.values()):
+            if transport.connection.listener == listener:
+                transport.part()
 
     def watch(self, transport: Watched, *, read: bool, write: bool) -> None:
         """Ask the loop for what the transport waits for (called only when it changes)."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from strandline.config.broker import BrokerConfig
 from strandline.config.listener_settings import ListenerSettings
+from strandline.config.listeners import Listener
 
 if TYPE_CHECKING:
     from strandline.broker.tls_listener import Certificates, TlsListener
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 class ServerTls:
     """See the module. Nothing given is a broker without TLS."""
 
-    listeners: Mapping[str, TlsListener] = field(default_factory=dict)
+    listeners: dict[str, TlsListener] = field(default_factory=dict)
     """By the names of listeners that have TLS."""
     links: Certificates | None = None
     """For links to other brokers; None if they are without TLS."""
@@ -37,10 +38,7 @@ class ServerTls:
         static = config.layers.static
         return cls(
             listeners={
-                each.name: TlsListener(
-                    ListenerSettings(static, each.name),
-                    has_sasl=each.security_protocol == "SASL_SSL",
-                )
+                each.name: TlsListener(ListenerSettings(static, each.name), has_sasl=each.has_sasl)
                 for each in config.listeners
                 if each.has_tls
             },
@@ -54,6 +52,14 @@ class ServerTls:
         """Raise `InvalidSetting` for settings that cannot be used."""
         for certificates, settings in self._with_settings(config):
             certificates.check(settings)
+
+    def read(self, listener: Listener, config: BrokerConfig) -> TlsListener | None:
+        """What settings say of the TLS of a listener, if it has that. Raises `InvalidSetting`."""
+        if not listener.has_tls:
+            return None
+        from strandline.broker.tls_listener import TlsListener
+
+        return TlsListener(ListenerSettings.now(config, listener.name), has_sasl=listener.has_sasl)
 
     def follow(self, config: BrokerConfig) -> None:
         """Settings have changed: connections that come from now on go by them."""

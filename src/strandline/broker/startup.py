@@ -149,7 +149,6 @@ class _Start:
         self._node = node
         node.parts.handle_use = lambda: self._handles.use
         node.parts.certificates = tls.own_certificates
-        node.parts.check_listeners = tls.check
         node.quotas.stopwatch = time.monotonic_ns
         server = self._server = Server(
             node,
@@ -193,7 +192,14 @@ class _Start:
         return addresses
 
     def _checker(self, settings: ListenerSettings) -> TokenChecker:
-        return self._tokens[settings.listener]
+        checker = self._tokens.get(settings.listener)
+        if checker is None:
+            raise InvalidSetting(
+                "sasl.enabled.mechanisms",
+                f"The listener {settings.listener} cannot begin to take OAUTHBEARER at run time: "
+                "restart the broker.",
+            )
+        return checker
 
     def _check_login(self) -> None:
         """Brokers of a cluster must get into each other's listeners."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable
+from functools import partial
 from typing import Final, Protocol
 
 from strandline.broker.tls_socket import Data, TlsSocket
@@ -71,19 +72,15 @@ class TlsStream:
     def __init__(self, tls: TlsSocket) -> None:
         self.socket = tls.raw
         self._tls = tls
+        # None of these knows the stream: what OpenSSL holds is let go with the connection, and not
+        # when circles are looked for.
         self.receive: Callable[[memoryview], int] = tls.recv_into
         self.say_goodbye = tls.say_goodbye
-        self.send: Callable[[Data, int], int] = self._send
+        self.send: Callable[[Data, int], int] = partial(_send, tls)
 
     @property
     def is_buffering(self) -> bool:
         return self._tls.is_buffering
-
-    def _send(self, data: Data, flags: int = 0) -> int:
-        del flags  # records have their own sizes
-        if len(data) > _SLICE_BYTES:
-            data = memoryview(data)[:_SLICE_BYTES]
-        return self._tls.send(data)
 
     def send_range(self, file: File, position: int, length: int) -> int:
         if self._tls.is_sending:
@@ -93,3 +90,10 @@ class TlsStream:
         if len(data) != wanted:
             raise StorageError(f"{file.path} ends before the range that was to be sent.")
         return self._tls.send(data)
+
+
+def _send(tls: TlsSocket, data: Data, flags: int = 0) -> int:
+    del flags  # records have their own sizes
+    if len(data) > _SLICE_BYTES:
+        data = memoryview(data)[:_SLICE_BYTES]
+    return tls.send(data)

@@ -16,7 +16,7 @@ from strandline.config.broker import BrokerConfig, SettingLayers
 from strandline.config.definition import BROKER_SETTINGS, GROUP_SETTINGS, TOPIC_SETTINGS
 from strandline.config.describe import RESTART_ONLY
 from strandline.config.group import check_group
-from strandline.config.listener_changes import check_change, is_for_one_broker
+from strandline.config.listener_changes import check_change, check_opened, is_for_one_broker
 from strandline.config.load import (
     NOT_FOR_ONE_BROKER,
     is_usable,
@@ -237,7 +237,6 @@ def _check_broker(
     stored before and is not `touched`, brokers leave out what they cannot use; so does this check.
     """
     _check_changeable([name for name in stored if name in touched], one_broker=one_broker)
-    _check_listeners({name: stored[name] for name in stored if name in touched}, broker)
     known = {
         name: text
         for name, text in stored.items()
@@ -253,7 +252,11 @@ def _check_broker(
             per_broker=known if one_broker else per_broker,
         )
         try:
-            check(make_broker_config(layers).config)
+            altered = make_broker_config(layers).config
+            if one_broker:
+                check_opened(broker, altered)
+            _check_listeners(stored, touched, broker, altered)
+            check(altered)
         except InvalidSetting as invalid:
             raise ProtocolError(ErrorCode.INVALID_REQUEST, str(invalid)) from invalid
 
@@ -286,13 +289,20 @@ def _check_changeable(names: Sequence[str], *, one_broker: bool) -> None:
         )
 
 
-def _check_listeners(touched: Mapping[str, str], broker: BrokerConfig) -> None:
-    for name, text in touched.items():
-        if name.startswith(LISTENER_PREFIX):
-            try:
-                check_change(name, text, broker)
-            except InvalidSetting as invalid:
-                raise ProtocolError(ErrorCode.INVALID_REQUEST, str(invalid)) from invalid
+def _check_listeners(
+    stored: Mapping[str, str],
+    touched: Collection[str],
+    broker: BrokerConfig,
+    altered: BrokerConfig,
+) -> None:
+    for name in touched:
+        text = stored.get(name)
+        if name.startswith(LISTENER_PREFIX) and (text is not None or _is_stored(name, broker)):
+            check_change(name, text, broker, altered)
+
+
+def _is_stored(name: str, broker: BrokerConfig) -> bool:
+    return any(name in layer for layer in (broker.layers.per_broker, broker.layers.cluster_wide))
 
 
 def _refuse_any(why: str, names: Sequence[str]) -> None:

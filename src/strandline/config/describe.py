@@ -31,8 +31,6 @@ from strandline.config.values import Kind, format_value
 
 RESTART_ONLY: Final = frozenset(
     {
-        "listeners",
-        "listener.security.protocol.map",
         "sasl.enabled.mechanisms",
         "sasl.mechanism.inter.broker.protocol",
     }

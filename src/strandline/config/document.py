@@ -41,10 +41,11 @@ may be given for one listener (`listener.name.<name>.<setting>`, and for SASL
 
 "Changes" says when a broker setting can change: **read-only** at a restart, **per-broker** at run
 time for one broker, **cluster-wide** at run time for one broker or for all of them (the setting of
-one broker wins; `min.insync.replicas` is for all of them only). Listeners are opened and closed at
-a restart (what Kafka does stands in [security.md](security.md#tls)); of one listener its
-certificates and its limits of connections change at run time
-(`listener.name.<name>.ssl.keystore.location` and so on), the rest of its security at a restart.
+one broker wins; `min.insync.replicas` is for all of them only). `listeners` opens and closes
+listeners of one broker, and a new one brings its settings with it
+([security.md](security.md#listeners-at-run-time)); of one that is open its certificates and its
+limits of connections change (`listener.name.<name>.ssl.keystore.location` and so on), the rest of
+its security at a restart.
 Every topic setting can change at run time; what a topic does not set comes from the broker settings
 named with it, the first one that is set.
 """

@@ -22,9 +22,10 @@ from strandline.cluster.controller import (
     register_broker,
     remember_broker,
     report_offline,
+    tell_endpoints,
 )
 from strandline.cluster.image import BrokerImage, ClusterImage, PartitionImage
-from strandline.cluster.znodes import BrokerNode
+from strandline.cluster.znodes import BrokerNode, Endpoint
 from strandline.cluster.znodes.brokers import NO_PREVIOUS_EPOCH
 from strandline.node.metadata import Metadata
 from strandline.node.reconciler import Reconciler
@@ -57,6 +58,8 @@ class Membership:
         self._settings = settings
         self._timers = timers
         self._registration = registration
+        self._told = {registration.endpoints}
+        """All addresses that this process has registered with so far."""
         self._reconciler: Reconciler[str] = Reconciler(
             metadata, timers, "register with the cluster", self._decide, self._log_sentences
         )
@@ -87,6 +90,13 @@ class Membership:
         """Have the cluster know that the disk under these replicas, and no others, has failed."""
         if partitions != self._registration.offline:
             self._registration = replace(self._registration, offline=partitions)
+            self._reconciler.wake()
+
+    def advertise(self, endpoints: tuple[Endpoint, ...]) -> None:
+        """Have clients and other brokers know these addresses instead of the former ones."""
+        if endpoints != self._registration.endpoints:
+            self._told.add(endpoints)
+            self._registration = replace(self._registration, endpoints=endpoints)
             self._reconciler.wake()
 
     def _give_up_continuity(self) -> None:
@@ -228,6 +238,11 @@ class Membership:
             offline = self._registration.offline
             sentence = f"Broker {self.broker_id} has told that {len(offline)} replicas are offline."
             return Decision((sentence,), report_offline(image, self.broker_id, offline))
+        elif mine.endpoints != self._registration.endpoints:
+            endpoints = self._registration.endpoints
+            told = ", ".join(map(str, endpoints))
+            sentence = f"Broker {self.broker_id} is reached by {told} from now on."
+            return Decision((sentence,), tell_endpoints(image, self.broker_id, endpoints))
         # Registering wrote it; but it may have been unregistered at the same moment.
         return Decision((), remember_broker(image, self._registration))
 
@@ -261,4 +276,4 @@ class Membership:
         recognised even if the store lost the answer to the write, or to one long ago. For that, all
         registrations of a process have the time of its start."""
         own = self._registration
-        return (mine.node.endpoints, mine.node.timestamp_ms) == (own.endpoints, own.timestamp_ms)
+        return mine.endpoints in self._told and mine.node.timestamp_ms == own.timestamp_ms

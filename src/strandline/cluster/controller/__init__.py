@@ -56,6 +56,7 @@ from strandline.cluster.controller.lifecycle import (
     remember_broker,
     report_offline,
     step_down,
+    tell_endpoints,
     unregister_broker,
 )
 from strandline.cluster.controller.policy import ControllerPolicy
@@ -133,6 +134,7 @@ __all__ = [
     "remember_broker",
     "report_offline",
     "step_down",
+    "tell_endpoints",
     "stored_quotas",
     "strays",
     "touched_by",

@@ -21,6 +21,7 @@ from strandline.cluster.znodes import (
     ClusterIdNode,
     ControllerEpochNode,
     ControllerNode,
+    Endpoint,
     ProducerIdBlockNode,
     RegistrationNode,
     registration_path,
@@ -147,6 +148,20 @@ def report_offline(
     if broker is None or broker.offline == offline:
         return ()
     node = replace(broker.node, offline=offline)
+    return (SetData(node.path, node.encode(), broker.version),)
+
+
+def tell_endpoints(
+    image: ClusterImage, broker_id: BrokerId, endpoints: tuple[Endpoint, ...]
+) -> tuple[Operation, ...]:
+    """Record by which addresses the broker is reached; nothing if that is known.
+
+    Refused as `announce_shutdown` is.
+    """
+    broker = image.brokers.get(broker_id)
+    if broker is None or broker.endpoints == endpoints:
+        return ()
+    node = replace(broker.node, endpoints=endpoints)
     return (SetData(node.path, node.encode(), broker.version),)
 
 

@@ -25,7 +25,9 @@ from strandline.node.timers import Timers
 from strandline.types import Instant
 
 if TYPE_CHECKING:
+    from strandline.config.broker import BrokerConfig
     from strandline.config.listener_settings import ListenerSettings
+    from strandline.config.listeners import Listener
     from strandline.node.authentication.sasl_listeners import SaslListener, Tokens
     from strandline.node.authentication.tokens import TokenChecker
     from strandline.node.peer_login import PeerLogin
@@ -56,6 +58,8 @@ class Authentication:
         """How the node handles a request."""
         self._metadata = metadata
         self._settings = settings
+        self._means: tuple[Tokens, Random] | None = None
+        """What it takes to make the SASL of a listener."""
         self._listeners: dict[str, SaslListener] = {}
         self._protocols: dict[str, str] = {}
         """Of the listeners as they were opened."""
@@ -65,14 +69,36 @@ class Authentication:
         """Read what settings say. Raises `InvalidSetting`."""
         config = self._settings.broker
         self.delegation_tokens.load(config)
-        self._protocols = {each.name: each.security_protocol for each in config.listeners}
-        if any(each.has_sasl for each in config.listeners):
-            # Few brokers have such listeners; the others start without these imports.
-            from strandline.node.authentication.sasl_listeners import sasl_listeners
+        self._means = (tokens, random)
+        for each in config.listeners:
+            self.open(each, config)
 
-            self._listeners = sasl_listeners(
-                config, self._credential, self.delegation_tokens.credential, tokens, random
-            )
+    def open(self, listener: Listener, config: BrokerConfig) -> None:
+        """Clients may come by that listener. Raises `InvalidSetting`."""
+        demands = self.read(listener, config)
+        self._protocols[listener.name] = listener.security_protocol
+        if demands is not None:
+            self._listeners[listener.name] = demands
+
+    def close(self, name: str) -> None:
+        """No more clients come by that listener."""
+        self._protocols.pop(name, None)
+        self._listeners.pop(name, None)
+
+    def read(self, listener: Listener, config: BrokerConfig) -> SaslListener | None:
+        """What settings say of the SASL of a listener, if it has that. Raises `InvalidSetting`."""
+        if not listener.has_sasl or self._means is None:
+            return None
+        # Few brokers have such listeners; the others start without these imports.
+        from strandline.config.listener_settings import ListenerSettings
+        from strandline.node.authentication.sasl_listeners import sasl_listener
+
+        return sasl_listener(
+            ListenerSettings.now(config, listener.name),
+            self._credential,
+            self.delegation_tokens.credential,
+            *self._means,
+        )
 
     def login(self, random: Random) -> PeerLogin | None:
         """How this broker authenticates with others. Raises `InvalidSetting`."""

@@ -66,30 +66,14 @@ class SaslListener:
     """The largest request of a client that has not authenticated."""
 
 
-def sasl_listeners(
-    config: BrokerConfig,
-    lookup: Lookup,
-    delegated: TokenLookup,
-    tokens: Tokens,
-    random: Random,
-) -> dict[str, SaslListener]:
-    """Listeners that have SASL, by their names. Raises `InvalidSetting`."""
-    return {
-        each.name: _listener(
-            ListenerSettings(config.layers.static, each.name), lookup, delegated, tokens, random
-        )
-        for each in config.listeners
-        if each.has_sasl
-    }
-
-
-def _listener(
+def sasl_listener(
     settings: ListenerSettings,
     lookup: Lookup,
     delegated: TokenLookup,
     tokens: Tokens,
     random: Random,
 ) -> SaslListener:
+    """What a listener with SASL demands. Raises `InvalidSetting`."""
     mechanisms: dict[str, Mechanism] = {}
     for name in enabled_mechanisms(settings):
         _refuse_classes(settings, name)
