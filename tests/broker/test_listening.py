@@ -250,6 +250,11 @@ def test_what_cannot_be_opened_at_a_start_is_left_out(
         assert change(broker, more) == (0, "")
         until(lambda: "SECOND" in endpoints(broker))
     caplog.set_level(logging.ERROR)
-    with socket.create_server(("127.0.0.1", port)), LocalBroker(tmp_path) as broker:
+    with socket.create_server(("127.0.0.1", port)) as taken, LocalBroker(tmp_path) as broker:
         assert endpoints(broker).keys() == {"PLAINTEXT"}
-    assert "cannot be bound" in caplog.text
+        assert "cannot be bound" in caplog.text
+        assert change(broker, {"log.retention.ms": "5000000"}) == (0, "")
+        assert endpoints(broker).keys() == {"PLAINTEXT"}
+        taken.close()
+        assert change(broker, {"log.retention.ms": "6000000"}) == (0, "")
+        until(lambda: "SECOND" in endpoints(broker))

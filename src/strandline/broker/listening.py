@@ -55,7 +55,9 @@ class Listening:
     def check(self, config: BrokerConfig) -> None:
         """Raise `InvalidSetting` if these settings cannot be followed."""
         self._tls.check(config)
-        for each in self._new(config):
+        known = self._node.settings.broker.listeners
+        # One that is known and not open must not keep other settings from changing.
+        for each in (each for each in self._new(config) if each not in known):
             self._tls.read(each, config)
             self._node.authentication.read(each, config)
             self._bind(each, config).close()
