@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from strandline.storage.directory_names import (
     DirectoryKind,
+    future_directory_name,
     parse_directory_name,
     partition_directory_name,
     retired_directory_name,
@@ -17,7 +18,7 @@ from strandline.types import TopicPartition
 HEX = "0123456789abcdef0123456789abcdef"
 TOPICS = st.text("abcXYZ019._-", min_size=1, max_size=249)
 PARTITIONS = st.builds(TopicPartition, TOPICS, st.integers(0, 2**31 - 1))
-ASIDE = [DirectoryKind.DELETED, DirectoryKind.STRAY, DirectoryKind.FUTURE]
+ASIDE = [DirectoryKind.DELETED, DirectoryKind.STRAY]
 
 
 @given(PARTITIONS)
@@ -33,8 +34,18 @@ def test_retired_names_say_what_they_are(
     name = retired_directory_name(topic_partition, kind, HEX)
     assert parse_directory_name(name) == (kind, None)
     assert name.endswith(f"-{topic_partition.partition}.{HEX}-{kind.value}")
-    if kind is not DirectoryKind.FUTURE:
-        assert len(name) <= 255
+    assert len(name) <= 255
+
+
+@given(PARTITIONS)
+def test_names_of_copies_are_read_back(topic_partition: TopicPartition) -> None:
+    name = future_directory_name(topic_partition, HEX)
+    assert parse_directory_name(name) == (DirectoryKind.FUTURE, topic_partition)
+    assert name == f"{partition_directory_name(topic_partition)}.{HEX}-future"
+
+
+def test_a_copy_that_names_no_partition_is_known_all_the_same() -> None:
+    assert parse_directory_name("t-0.1234-future") == (DirectoryKind.FUTURE, None)
 
 
 @pytest.mark.parametrize(

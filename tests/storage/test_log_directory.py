@@ -232,9 +232,10 @@ def test_directories_are_sorted_by_name_and_foreign_ones_left_alone(
     assert directory.contents.strays == (f"{path}/{names[3]}",)
     assert directory.contents.futures == (f"{path}/{names[4]}",)
     assert directory.contents.unknown == (f"{path}/{names[5]}", f"{path}/{names[6]}")
-    for name in names[3:]:
+    for name in (names[3], *names[5:]):
         assert any(name in warning for warning in directory.warnings)
     assert set(directory.logs) == {ORDERS, PAYMENTS}
+    assert set(directory.futures) == {TopicPartition("orders", 3)}
     for name in names:
         assert files.is_directory(f"{path}/{name}")
     assert directory.offline_reason is None

@@ -21,6 +21,7 @@ class DirectoryContents:
     """To be removed after `file.delete.delay.ms`."""
     strays: tuple[str, ...] = ()
     futures: tuple[str, ...] = ()
+    """Replicas that were moving here from another log directory."""
     unknown: tuple[str, ...] = ()
     """Directories that are none of ours, such as `lost+found` or KRaft's log. Left alone."""
 
@@ -34,7 +35,7 @@ def scan_directory(files: Files, path: str) -> DirectoryContents:
             continue
         kind, topic_partition = parse_directory_name(name)
         found[kind].append(join(path, name))
-        if topic_partition is not None:
+        if kind is DirectoryKind.PARTITION and topic_partition is not None:
             partitions.append(topic_partition)
     return DirectoryContents(
         partitions=tuple(sorted(partitions)),

@@ -24,6 +24,7 @@ CLUSTER_METADATA_TOPIC: Final = "__cluster_metadata"
 
 _PARTITION: Final = re.compile(r"([a-zA-Z0-9._-]{1,249})-(0|[1-9][0-9]{0,9})", re.ASCII)
 _SUFFIXED: Final = re.compile(r"\S+-\S+\.\S+-(delete|stray|future)")
+_FUTURE: Final = re.compile(r"(.+)\.[0-9a-f]{32}-future", re.ASCII)
 _PARTITION_MAX: Final = 2**31 - 1
 
 
@@ -42,18 +43,25 @@ class DirectoryName(NamedTuple):
 
     kind: DirectoryKind
     topic_partition: TopicPartition | None
-    """Set for PARTITION only: in the other names the topic may be cut short."""
+    """Set for PARTITION and FUTURE: in the other names the topic may be cut short."""
 
 
 def parse_directory_name(name: str) -> DirectoryName:
     """What the name says. KRaft's own log is UNKNOWN: it is none of ours."""
     suffixed = _SUFFIXED.fullmatch(name)
     if suffixed:
-        return DirectoryName(DirectoryKind(suffixed[1]), None)
+        kind = DirectoryKind(suffixed[1])
+        future = _FUTURE.fullmatch(name) if kind is DirectoryKind.FUTURE else None
+        return DirectoryName(kind, None if future is None else _partition_named(future[1]))
+    found = _partition_named(name)
+    return DirectoryName(DirectoryKind.UNKNOWN if found is None else DirectoryKind.PARTITION, found)
+
+
+def _partition_named(name: str) -> TopicPartition | None:
     named = _PARTITION.fullmatch(name)
     if named is None or int(named[2]) > _PARTITION_MAX or named[1] == CLUSTER_METADATA_TOPIC:
-        return DirectoryName(DirectoryKind.UNKNOWN, None)
-    return DirectoryName(DirectoryKind.PARTITION, TopicPartition(named[1], int(named[2])))
+        return None
+    return TopicPartition(named[1], int(named[2]))
 
 
 def partition_directory_name(topic_partition: TopicPartition) -> str:
@@ -61,15 +69,20 @@ def partition_directory_name(topic_partition: TopicPartition) -> str:
     return f"{topic_partition.topic}-{topic_partition.partition}"
 
 
+def future_directory_name(topic_partition: TopicPartition, unique_hex: str) -> str:
+    """The name under which a partition is copied from another log directory. It must be read back,
+    so the topic is not cut: what is longer than `NAME_BYTES_MAX` cannot be moved."""
+    return f"{topic_partition}.{unique_hex}-{DirectoryKind.FUTURE.value}"
+
+
 def retired_directory_name(
     topic_partition: TopicPartition, kind: DirectoryKind, unique_hex: str
 ) -> str:
-    """The name under which a DELETED, STRAY or FUTURE partition lies aside.
+    """The name under which a DELETED or STRAY partition lies aside.
 
     `unique_hex` (32 hex digits, from outside) keeps several of one partition apart. The topic is
-    cut as far as file systems need it, except for FUTURE, whose name must be read back.
+    cut as far as file systems need it.
     """
     suffix = f"-{topic_partition.partition}.{unique_hex}-{kind.value}"
     room = NAME_BYTES_MAX - len(suffix)
-    topic = topic_partition.topic
-    return (topic if kind is DirectoryKind.FUTURE else topic[:room]) + suffix
+    return topic_partition.topic[:room] + suffix

@@ -223,6 +223,11 @@ class LeaderEpochs:
             complete = with_entry(complete, entry) or complete
         return self._maybe_keep(complete)
 
+    def replace(self, entries: Iterable[EpochEntry]) -> bool:
+        """Have these entries and no others, those of a log with the same records; returns whether
+        that changed the table. Then `flush`."""
+        return self._maybe_keep(list(entries))
+
     def clear(self) -> bool:
         """Forget everything, as after a full truncation; returns whether there was anything."""
         return self._maybe_keep([])
@@ -253,7 +258,7 @@ class LeaderEpochs:
 
         Durable when the directory is synced; then call `note_durable`.
         """
-        if written.version != self._version:
+        if (written.version, written.path) != (self._version, self._path):
             return False
         if written.latest_entry is not None:
             self._named_to = max(self._named_to, written.latest_entry.start_offset)
@@ -262,7 +267,7 @@ class LeaderEpochs:
 
     def note_durable(self, written: EpochsToWrite) -> bool:
         """The table that was adopted is on the disk; whether it still is the table."""
-        if written.version != self._version:
+        if (written.version, written.path) != (self._version, self._path):
             return False
         self._is_written(written.latest_entry)
         return True

@@ -302,6 +302,14 @@ class Log:
         self.producers.moved_to(directory)
         self.flusher.moved_to(directory)
 
+    def exchange(self, other: Log) -> None:
+        """Be the other log of the partition from now on, and let that one be this. All who know
+        this log then work on the files of the other one."""
+        for part in self.__slots__:
+            mine, others = getattr(self, part), getattr(other, part)
+            setattr(self, part, others)
+            setattr(other, part, mine)
+
     def delete(self, unique_id: str) -> str:
         """Give the partition up: rename its directory to `-delete` and take no more appends.
 

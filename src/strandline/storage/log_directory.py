@@ -18,11 +18,14 @@ if every log was loaded and closed without error (KAFKA-15375).
               replication-offset-checkpoint     high watermarks
               cleaner-offset-checkpoint         compaction's progress
               <topic>-<partition>/              a log
+              <topic>-<partition>.<hex>-future/ one that is being copied here from another directory
+
+The tables have the future logs among the others: a partition has one log here, of either kind.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final, Generic, Protocol, TypeVar
@@ -30,7 +33,9 @@ from typing import Final, Generic, Protocol, TypeVar
 from strandline.errors import StorageError
 from strandline.storage.checkpoint_file import DamagedCheckpoint, OffsetCheckpoint
 from strandline.storage.clean_shutdown import CleanShutdown, take_marker, write_marker
+from strandline.storage.closing_logs import Closable, closing_logs
 from strandline.storage.directory_contents import DirectoryContents, scan_directory
+from strandline.storage.directory_names import parse_directory_name
 from strandline.storage.files import (
     Files,
     Lock,
@@ -38,9 +43,10 @@ from strandline.storage.files import (
     NoRoom,
     OutOfHandles,
     join,
+    name_of,
     parent_of,
 )
-from strandline.storage.flush_plan import ClosePlan, Closing, finish
+from strandline.storage.flush_plan import Closing, finish
 from strandline.storage.meta_properties import ForeignDirectory, MetaProperties, claim_directory
 from strandline.types import NO_OFFSET, BrokerId, Lives, Offset, TopicPartition
 
@@ -51,7 +57,7 @@ HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
 CLEANER_OFFSETS: Final = "cleaner-offset-checkpoint"
 
 
-class PartitionLog(Protocol):
+class PartitionLog(Closable, Protocol):
     """What a log directory needs of a log."""
 
     @property
@@ -67,12 +73,6 @@ class PartitionLog(Protocol):
     @property
     def high_watermark(self) -> Offset: ...
 
-    def begin_close(self) -> ClosePlan:
-        """Write what is to be written, and say what is then to be synced."""
-
-    def end_close(self, plan: ClosePlan) -> None:
-        """Close the files, after the plan was carried out. Raises its `StorageError`."""
-
 
 @dataclass(frozen=True, slots=True)
 class LogToLoad:
@@ -87,6 +87,8 @@ class LogToLoad:
     """The last shutdown was not clean: segments from the recovery point on must be scanned."""
     cleaned_to: Offset = NO_OFFSET
     """Compaction has come so far; `NO_OFFSET` if it was never there."""
+    is_future: bool = False
+    """It is a copy of a log in another log directory, whose place it is to take."""
 
 
 LogType = TypeVar("LogType", bound=PartitionLog)
@@ -96,8 +98,8 @@ class LogDirectory(Generic[LogType]):
     """One open log directory.
 
     `offline_reason` is None while the disk works and never becomes None again. `logs` are the
-    loaded partitions; the owner adds created ones and forgets deleted ones. `warnings` are
-    sentences for the operator's log.
+    loaded partitions, `futures` those that are being copied here; the owner adds created ones and
+    forgets deleted ones. `warnings` are sentences for the operator's log.
     """
 
     def __init__(self, files: Files, path: str) -> None:
@@ -109,6 +111,7 @@ class LogDirectory(Generic[LogType]):
         """How the last process ended; None if it crashed."""
         self.contents = DirectoryContents()
         self.logs: dict[TopicPartition, LogType] = {}
+        self.futures: dict[TopicPartition, LogType] = {}
         self.fully_loaded = False
         self.ignores_case = False
         """Whether its file system takes names that differ only in case for the same, as those of
@@ -156,7 +159,8 @@ class LogDirectory(Generic[LogType]):
             with self._or_offline("load the logs of"):
                 while self._to_load:
                     found = self._to_load[-1]
-                    loaded = self.logs[found.topic_partition] = load_log(found)
+                    loaded = load_log(found)
+                    (self.futures if found.is_future else self.logs)[found.topic_partition] = loaded
                     fell |= loaded.recovery_point < found.recovery_point
                     is_less_committed |= loaded.high_watermark < found.high_watermark
                     self._to_load.pop()
@@ -192,6 +196,7 @@ class LogDirectory(Generic[LogType]):
         """
         for topic_partition in partitions:
             self.logs.pop(topic_partition, None)
+            self.futures.pop(topic_partition, None)
             self._cleaner_offsets.pop(topic_partition, None)
         self._is_stale = True
         self.finish_forgetting()
@@ -211,7 +216,7 @@ class LogDirectory(Generic[LogType]):
     def write_recovery_points(self) -> bool:
         """Checkpoint how far each log is synced. Returns False before every log is loaded."""
         return self._write_table(
-            self._recovery_points, {at: log.recovery_point for at, log in self.logs.items()}
+            self._recovery_points, {at: log.recovery_point for at, log in self._all()}
         )
 
     def write_log_starts(self) -> bool:
@@ -223,7 +228,7 @@ class LogDirectory(Generic[LogType]):
         """
         return self._write_table(
             self._log_starts,
-            {at: log.log_start_offset for at, log in self.logs.items() if log.log_start_offset > 0},
+            {at: log.log_start_offset for at, log in self._all() if log.log_start_offset > 0},
         )
 
     def write_high_watermarks(self) -> bool:
@@ -232,7 +237,7 @@ class LogDirectory(Generic[LogType]):
         Until then logs have the checkpointed ones only if the loader gave them those (KAFKA-1647).
         """
         return self._write_table(
-            self._high_watermarks, {at: log.high_watermark for at, log in self.logs.items()}
+            self._high_watermarks, {at: log.high_watermark for at, log in self._all()}
         )
 
     @property
@@ -267,7 +272,9 @@ class LogDirectory(Generic[LogType]):
         """`close_clean` in steps of so many logs, as their syncs take their time."""
         try:
             self.write_high_watermarks()
-            yield from self._closing_logs(at_once)
+            failures = yield from closing_logs([log for _, log in self._all()], at_once)
+            if failures:
+                self.go_offline(str(failures[0]))
             self.write_recovery_points()
             self.write_log_starts()
             may_mark = self.offline_reason is None and (self.fully_loaded or self.clean_shutdown)
@@ -311,24 +318,42 @@ class LogDirectory(Generic[LogType]):
         high_watermarks = self._high_watermarks.read()
         cleaner_offsets = self._cleaner_table.read()
         present = set(self.contents.partitions)
+        futures = self._futures(present)
+        present |= futures.keys()
         self._cleaner_offsets = {at: cleaner_offsets[at] for at in cleaner_offsets if at in present}
         tables = (recovery_points, log_starts, high_watermarks, cleaner_offsets)
         # What a lost directory was promised must not hold for a log that is made in its place.
         self._is_stale = any(table.keys() - present for table in tables)
+        paths = {**futures, **{at: join(self.path, str(at)) for at in self.contents.partitions}}
         self._to_load = [
             LogToLoad(
                 topic_partition=at,
-                directory=join(self.path, str(at)),
+                directory=paths[at],
                 recovery_point=recovery_points.get(at, Offset(0)),
                 log_start_offset=log_starts.get(at, Offset(0)),
                 high_watermark=high_watermarks.get(at, Offset(0)),
                 needs_recovery=self.clean_shutdown is None,
                 cleaned_to=self._cleaner_offsets.get(at, NO_OFFSET),
+                is_future=at in futures,
             )
-            for at in reversed(self.contents.partitions)
+            for at in (*sorted(futures, reverse=True), *reversed(self.contents.partitions))
         ]
-        for path in (*self.contents.strays, *self.contents.futures, *self.contents.unknown):
+        aside = set(self.contents.futures) - set(futures.values())
+        for path in (*self.contents.strays, *sorted(aside), *self.contents.unknown):
             self.warnings.append(f"The directory {path} is left alone: it is no partition of ours.")
+
+    def _futures(self, present: Collection[TopicPartition]) -> dict[TopicPartition, str]:
+        """Where the logs lie that are being copied here; the tables have room for one of each."""
+        found: dict[TopicPartition, str] = {}
+        for path in self.contents.futures:
+            at = parse_directory_name(name_of(path)).topic_partition
+            if at is not None and at not in present:
+                found.setdefault(at, path)
+        return found
+
+    def _all(self) -> Iterator[tuple[TopicPartition, LogType]]:
+        yield from self.logs.items()
+        yield from self.futures.items()
 
     def _table_or_nothing(
         self, table: OffsetCheckpoint, consequence: str
@@ -349,25 +374,6 @@ class LogDirectory(Generic[LogType]):
         with self._or_offline("checkpoint"):
             table.write(offsets)
         return True
-
-    def _closing_logs(self, at_once: int) -> Generator[tuple[ClosePlan, ...], None, None]:
-        failures: list[StorageError] = []
-        logs = list(self.logs.values())
-        for first in range(0, len(logs), at_once):
-            begun: list[tuple[LogType, ClosePlan]] = []
-            for log in logs[first : first + at_once]:
-                try:
-                    begun.append((log, log.begin_close()))
-                except StorageError as failure:
-                    failures.append(failure)
-            yield tuple(plan for _, plan in begun)
-            for log, plan in begun:
-                try:
-                    log.end_close(plan)
-                except StorageError as failure:
-                    failures.append(failure)
-        if failures:
-            self.go_offline(str(failures[0]))
 
     @contextmanager
     def _or_offline(self, operation: str) -> Iterator[None]:

@@ -117,6 +117,13 @@ class LogOffsets:
         """Records are about to go from the end: what was found or planned before is void."""
         self.truncations += 1
 
+    def supersede(self, other: LogOffsets) -> None:
+        """These are the offsets of the partition from now on, and no longer those of `other`: what
+        was found or planned for either is void."""
+        self.truncations = max(self.truncations, other.truncations) + 1
+        self.raised = other.raised
+        other.begin_truncation()
+
     def move_start_to(self, offset: Offset) -> None:
         """Lower it with the end, or raise it where the log begins anew beyond its end."""
         if offset < self.log_start_offset:

@@ -30,6 +30,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Collection, Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 from struct import Struct, error
 from typing import Final
 
@@ -100,6 +101,16 @@ def decode_snapshot(data: bytes) -> list[ProducerEntry]:
     if crc != crc32c(memoryview(data)[_CRC_COVERS_FROM:]):
         raise DamagedSnapshot("Its checksum does not match.")
     return [_entry(*fields) for fields in _ENTRY.iter_unpack(memoryview(data)[_PREFIX.size :])]
+
+
+@dataclass(frozen=True, slots=True)
+class Reload:
+    """What a rebuild of the state of producers found on disk."""
+
+    scan_from: Offset
+    """Batches from here to the log's end must now be given to `replay`."""
+    damaged_snapshots: tuple[str, ...]
+    """A sentence for each snapshot that was unreadable and is now deleted."""
 
 
 class ProducerSnapshots:

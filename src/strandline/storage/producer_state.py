@@ -15,7 +15,6 @@ Batches without a producer id have no business here: the log tests `header.produ
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
@@ -33,7 +32,7 @@ from strandline.storage.producer_checks import (
     unverified,
 )
 from strandline.storage.producer_entry import CompletedBatch, ProducerEntry
-from strandline.storage.producer_snapshot import ProducerSnapshots
+from strandline.storage.producer_snapshot import ProducerSnapshots, Reload
 from strandline.storage.transaction_verification import NO_GUARD, Guard, Verifications
 from strandline.types import NO_OFFSET, NO_SEQUENCE, NO_TIMESTAMP, Offset, ProducerEpoch, ProducerId
 
@@ -41,16 +40,6 @@ LATE_TRANSACTION_BUFFER_MS: Final = 5 * 60 * 1000
 """How long past the largest transaction timeout an open transaction counts as hanging."""
 
 _CLIENT: Final = AppendOrigin.CLIENT
-
-
-@dataclass(frozen=True, slots=True)
-class Reload:
-    """What a rebuild found on disk."""
-
-    scan_from: Offset
-    """Batches from here to the log's end must now be given to `replay`."""
-    damaged_snapshots: tuple[str, ...]
-    """A sentence for each snapshot that was unreadable and is now deleted."""
 
 
 class ProducerStates:
@@ -345,6 +334,13 @@ class ProducerStates:
     def moved_to(self, directory: str) -> None:
         """Tell that the partition's directory was renamed."""
         self.snapshots.directory = directory
+
+    def take_over(self, other: ProducerStates) -> None:
+        """Know what another log of the partition knows, also of producers without a batch in it."""
+        self._by_id, self.transactions = other._by_id, other.transactions
+        self.verifications = other.verifications
+        self.verification_enabled = other.verification_enabled
+        self.end_offset = other.end_offset
 
     def check_invariants(self) -> None:
         """Raise `InvariantViolated` unless transactions and producers agree (I-06)."""

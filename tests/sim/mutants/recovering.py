@@ -19,7 +19,8 @@ from strandline.storage.leader_epochs import EpochEntry, EpochsToWrite, LeaderEp
 from strandline.storage.log_directory import LogDirectory
 from strandline.storage.log_flusher import LogFlusher
 from strandline.storage.log_offsets import LogOffsets
-from strandline.storage.producer_state import ProducerStates, Reload
+from strandline.storage.producer_snapshot import Reload
+from strandline.storage.producer_state import ProducerStates
 from strandline.storage.recovery import Recovery
 from strandline.storage.recovery_report import RecoveryReport
 from strandline.storage.segment import Segment
