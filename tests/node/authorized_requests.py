@@ -16,6 +16,7 @@ from strandline.protocol.messages import (
     alter_configs,
     alter_partition,
     alter_partition_reassignments,
+    alter_replica_log_dirs,
     alter_share_group_offsets,
     alter_user_scram_credentials,
     consumer_group_describe,
@@ -342,6 +343,9 @@ def _group_heartbeat(_: UUID) -> consumer_group_heartbeat.ConsumerGroupHeartbeat
         subscribed_topic_names=["orders"],
         topic_partitions=[],
     )
+
+
+_LOGS_TO_MOVE = alter_replica_log_dirs.AlterReplicaLogDirTopic(name="orders", partitions=[0])
 
 
 def _share_heartbeat(_: UUID) -> share_group_heartbeat.ShareGroupHeartbeatRequest:
@@ -671,6 +675,23 @@ CASES = [
             (DESCRIBE, CLUSTER),
         )
         for version in (3, 5)
+    ),
+    Case(
+        _KEY.ALTER_REPLICA_LOG_DIRS,
+        2,
+        lambda _: alter_replica_log_dirs.AlterReplicaLogDirsRequest(
+            dirs=[
+                alter_replica_log_dirs.AlterReplicaLogDir(
+                    path="/nowhere",
+                    topics=[
+                        alter_replica_log_dirs.AlterReplicaLogDirTopic(
+                            name="orders", partitions=[0]
+                        )
+                    ],
+                )
+            ]
+        ),
+        (ALTER, CLUSTER),
     ),
     Case(
         _KEY.CREATE_PARTITIONS,

@@ -26,6 +26,11 @@ from strandline.node.why.refusals import ENTRIES_MAX, LOG_INTERVAL_MS
 from strandline.node.why.rule import Scope
 from strandline.node.why.table import BY_CODE, RULES
 from strandline.protocol.messages.alter_partition import AlterPartitionRequest
+from strandline.protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
 from strandline.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from strandline.protocol.messages.delete_records import (
     DeleteRecordsPartition,
@@ -83,6 +88,13 @@ def why(world: World, **arguments: object) -> list[Any]:
     assert answer.error_code == 0, answer
     found: list[Any] = json.loads(answer.document)["findings"]
     return found
+
+
+@causes("log-moves", ErrorCode.LOG_DIR_NOT_FOUND)
+def move_to_no_directory(cluster: Cluster, _: Any) -> None:
+    named = AlterReplicaLogDirTopic(name="orders", partitions=[0])
+    request = AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path="/no", topics=[named])])
+    cluster.world.connect().ask(request, 2)
 
 
 def send(cluster: Cluster, *values: bytes, **more: Any) -> None:

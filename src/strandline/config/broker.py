@@ -82,6 +82,10 @@ class BrokerConfig:
 
     # Log directories
     log_dirs: tuple[str, ...] = ("./strandline-data",)
+    alter_log_dirs_replication_quota_window_num: int = 11
+    alter_log_dirs_replication_quota_window_size_seconds: int = 1
+    num_replica_alter_log_dirs_threads: int | None = None
+    replica_alter_log_dirs_io_max_bytes_per_second: int = LONG_MAX
     log_flush_offset_checkpoint_interval_ms: int = 60_000
     log_flush_scheduler_interval_ms: int = LONG_MAX
     log_flush_start_offset_checkpoint_interval_ms: int = 60_000

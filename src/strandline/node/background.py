@@ -14,6 +14,7 @@ from typing import Final
 from strandline.errors import StorageError
 from strandline.node.dry_runs import DryRuns
 from strandline.node.log_cleaner import LogCleaner
+from strandline.node.log_moves import LogMoves
 from strandline.node.log_syncer import LogSyncer
 from strandline.node.logs import Directory
 from strandline.node.outbox import Outbox
@@ -45,6 +46,7 @@ class Background:
         self._syncing = LogSyncer(replicas, outbox)
         self._rolling = RollingTask(replicas, timers, self._syncing)
         self.cleaning = LogCleaner(replicas, settings, timers, outbox)
+        self.moves = LogMoves(replicas, settings, timers, self._syncing, self.cleaning)
         self.dry_runs = DryRuns(outbox)
         self.retention_task = RetentionTask(
             replicas, timers, outbox, is_busy=self.cleaning.is_under_way
@@ -74,6 +76,11 @@ class Background:
             (_REMOVAL_CHECK_MS, _REMOVAL_CHECK_MS, self.retention_task.remove_files),
         ):
             self.repeat(interval_ms, max(first_ms, 1), work, now)
+
+    def act(self, now: Instant) -> None:
+        """Notice what concerns logs that are being compacted or moved. Once per turn."""
+        self.cleaning.act()
+        self.moves.act(now)
 
     def sync_if_wanted(self, now: Instant) -> None:
         """Have logs synced that want it since this turn."""

@@ -75,6 +75,7 @@ class LogCleaner:
     - `uncleanable`: logs that are left alone, and why.
     - `last`: the last round of each log.
     - `asked`: logs that an operator wants compacted although they may not be due.
+    - `held`: logs that are not compacted for now, since they are being copied.
     """
 
     def __init__(
@@ -83,6 +84,7 @@ class LogCleaner:
         self.uncleanable: dict[Log, str] = {}
         self.last: dict[Log, LastRound] = {}
         self.asked: dict[Log, None] = {}
+        self.held: set[Log] = set()
         self._replicas = replicas
         self._settings = settings
         self._timers = timers
@@ -117,6 +119,17 @@ class LogCleaner:
                 or replica.log.offsets.truncations != each.plan.truncations
             ):
                 self._void(each)
+
+    def hold(self, of: Log) -> None:
+        """Leave a log alone until it is `released`."""
+        self.held.add(of)
+        for each in self._rounds.values():
+            if each.replica.log is of:
+                self._void(each)
+
+    def release(self, of: Log) -> None:
+        """It may be compacted again."""
+        self.held.discard(of)
 
     def is_under_way(self, of: Log) -> bool:
         """Whether a round of the log is under way: its oldest segments must not go meanwhile."""
@@ -186,6 +199,7 @@ class LogCleaner:
                 not candidate.config.is_compacted
                 or candidate.failure is not None
                 or candidate in self.uncleanable
+                or candidate in self.held
                 or replica.is_retired
                 or self.is_under_way(candidate)
             ):

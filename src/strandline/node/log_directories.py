@@ -22,7 +22,7 @@ from strandline.storage.files import Files, join
 from strandline.storage.log import Log
 from strandline.storage.log_directory import LogDirectory, LogToLoad
 from strandline.storage.meta_properties import read_meta_properties
-from strandline.types import BrokerId, Lives, TopicPartition
+from strandline.types import BrokerId, Lives, TopicId, TopicPartition
 
 UNKNOWN_EPOCH = -1
 
@@ -33,6 +33,8 @@ class LogDirectories:
     def __init__(self, files: Files, paths: Sequence[str], random: Random) -> None:
         self.all: list[Directory] = []
         self.notices: list[str] = []
+        self.promoted: set[TopicPartition] = set()
+        """Logs that are copies of ones that are gone, and may lack what these had."""
         self._files = files
         self._paths = paths
         self._random = random
@@ -124,6 +126,7 @@ class LogDirectories:
                 directory.load_logs(load_log)
             if directory.offline_reason is not None:
                 self.notices.append(f"{directory.path} is offline: {directory.offline_reason}")
+        self._choose_among_twins()
 
     def found(self) -> list[FoundPartition]:
         """Every loaded log."""
@@ -149,18 +152,67 @@ class LogDirectories:
         """
         for stray in strays:
             for directory in self.all:
-                loaded = directory.logs.get(stray.partition)
-                if loaded is not None and directory.offline_reason is None:
-                    self._set_aside(stray, directory, loaded)
+                for logs in (directory.logs, directory.futures):
+                    loaded = logs.get(stray.partition)
+                    if (
+                        loaded is not None
+                        and loaded.topic_id == stray.topic_id
+                        and directory.offline_reason is None
+                    ):
+                        self._set_aside(stray, directory, loaded)
+
+    def settle_futures(self) -> None:
+        """Copies of logs that are not here any more, after strays were set aside.
+
+        One whose source is gone is better than nothing: it takes its place, but what it lacks may
+        have been acknowledged (`promoted`). While a directory is offline, its source may be there.
+        """
+        present = {at for directory in self.all for at in directory.logs}
+        is_whole = all(directory.fully_loaded for directory in self.all)
+        for directory in self.all:
+            for at, future in list(directory.futures.items()):
+                if at not in present and is_whole and directory.offline_reason is None:
+                    self._promote(directory, at, future)
+
+    def _promote(self, directory: Directory, at: TopicPartition, future: Log) -> None:
+        try:
+            future.rename_directory(join(directory.path, str(at)))
+        except StorageError as error:
+            directory.go_offline(str(error))
+            return
+        directory.logs[at] = directory.futures.pop(at)
+        self.promoted.add(at)
+        self.notices.append(
+            f"The log of {at} was moving to {directory.path} and is gone: its copy, which ends at "
+            f"{future.log_end_offset}, takes its place."
+        )
+
+    def _choose_among_twins(self) -> None:
+        """A process may have ended when a log that had moved was in both directories: the one that
+        is further on is kept, and the other one set aside (see `LogMoves`)."""
+        found: dict[tuple[TopicPartition, TopicId], list[Directory]] = {}
+        for directory in self.all:
+            if directory.offline_reason is None:
+                for at, loaded in directory.logs.items():
+                    found.setdefault((at, loaded.topic_id), []).append(directory)
+        for (at, topic_id), directories in found.items():
+            if len(directories) > 1:
+                best = max(directories, key=lambda each: _progress(each.logs[at]))
+                for directory in directories:
+                    if directory is not best:
+                        twin = FoundPartition(at, topic_id, directory.logs[at].leader_epochs.latest)
+                        self._set_aside(twin, directory, directory.logs[at], is_twin=True)
 
     def abandon(self) -> None:
         """Let files and locks go without writing anything: the next start finds a crash."""
         for directory in self.all:
-            for loaded in directory.logs.values():
+            for loaded in (*directory.logs.values(), *directory.futures.values()):
                 loaded.close()
             directory.close()
 
-    def _set_aside(self, stray: FoundPartition, directory: Directory, loaded: Log) -> None:
+    def _set_aside(
+        self, stray: FoundPartition, directory: Directory, loaded: Log, *, is_twin: bool = False
+    ) -> None:
         unique_id = random_uuid(self._random).hex
         name = retired_directory_name(stray.partition, DirectoryKind.STRAY, unique_id)
         try:
@@ -169,7 +221,15 @@ class LogDirectories:
         except StorageError as error:
             directory.go_offline(str(error))
         loaded.close()
+        why = "is not one that the metadata gives to this broker"
+        if is_twin:
+            why = "lies in another directory as well, and is further on there"
         self.notices.append(
-            f"The log of {stray.partition} (topic id {stray.topic_id}) is not one that the "
-            f"metadata gives to this broker: it is kept as {loaded.directory}."
+            f"The log of {stray.partition} (topic id {stray.topic_id}) {why}: it is kept as "
+            f"{loaded.directory}."
         )
+
+
+def _progress(found: Log) -> tuple[int, int, int]:
+    """How far a log is: of two that were one, the greater one has all that the other has."""
+    return found.leader_epochs.latest, found.log_end_offset, found.log_start_offset

@@ -12,26 +12,44 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from itertools import count
-from typing import Final
+from typing import Final, Protocol
 
 from strandline.errors import StorageError
 from strandline.node.effects import SyncLog
 from strandline.node.outbox import Outbox
-from strandline.node.replica import Replica
 from strandline.node.replicas import Replicas
 from strandline.storage.files import File, NoRoom, parent_of
 from strandline.storage.flush_plan import EpochsPlan, FlushPlan, NamesPlan, SyncPlan
 from strandline.storage.leader_epochs import EpochsToWrite
-from strandline.types import Instant
+from strandline.storage.log import Log
+from strandline.storage.log_flusher import LogFlusher
+from strandline.types import Instant, TopicPartition
 
 log = logging.getLogger(__name__)
 
 TABLES_MAX: Final = 32
 """As many are put in force in one turn."""
 
+
+class Synced(Protocol):
+    """What has a log: a replica, or its copy in another log directory."""
+
+    @property
+    def topic_partition(self) -> TopicPartition: ...
+
+    @property
+    def log(self) -> Log: ...
+
+    @property
+    def is_retired(self) -> bool: ...
+
+    def fail(self, error: StorageError) -> None:
+        """The disk under the log failed."""
+
+
 Result = bool | StorageError
 _Done = Callable[[Result, Instant], None]
-_Tables = Sequence[tuple[Replica, EpochsToWrite]]
+_Tables = Sequence[tuple[Synced, EpochsToWrite]]
 
 
 class LogSyncer:
@@ -42,8 +60,8 @@ class LogSyncer:
         self._outbox = outbox
         self._tokens = count(1)
         self._under_way: dict[int, _Done] = {}
-        self._busy: set[Replica] = set()
-        self._with_epochs: dict[Replica, None] = {}
+        self._busy: set[Synced] = set()
+        self._with_epochs: dict[Synced, None] = {}
         """Whose leader epochs are to be written at the end of the turn."""
 
     def end_turn(self, now: Instant) -> None:
@@ -53,8 +71,10 @@ class LogSyncer:
         if self._with_epochs:
             self._write_epochs()
 
-    def sync_if_due(self, replica: Replica, now: Instant) -> bool:
+    def sync_if_due(self, replica: Synced, now: Instant, *, is_due: bool = False) -> bool:
         """Have a log synced if that is due; whether its data is on the way to the driver now.
+
+        `is_due` says that all of it is.
 
         One sync of a log at a time: what is wanted meanwhile is asked for again behind it. Making
         the plan writes what indexes have waiting. For which there is no room now, that is tried
@@ -66,7 +86,8 @@ class LogSyncer:
             self._with_epochs[replica] = None
             return False
         try:
-            plan = replica.log.flusher.flush_plan_if_due(now.wall_ms)
+            flusher = replica.log.flusher
+            plan = flusher.flush_plan() if is_due else flusher.flush_plan_if_due(now.wall_ms)
         except NoRoom as error:
             log.warning("Syncing %s is delayed: %s", replica.topic_partition, error)
             return False
@@ -76,8 +97,13 @@ class LogSyncer:
         if plan is None:
             return False
         self._busy.add(replica)
-        self._give(plan, lambda result, at: self._flushed(replica, plan, result, at))
+        flushed = self._flushed
+        self._give(plan, lambda result, at: flushed(replica, flusher, plan, result, at))
         return True
+
+    def is_busy(self, of: Synced) -> bool:
+        """Whether its log is being synced."""
+        return of in self._busy
 
     def synced(self, token: int, result: Result, now: Instant) -> None:
         """The driver carried out a plan; false if a file was gone meanwhile."""
@@ -88,8 +114,14 @@ class LogSyncer:
         self._under_way[token] = done
         self._outbox.add(SyncLog(token, plan))
 
-    def _flushed(self, replica: Replica, plan: FlushPlan, result: Result, now: Instant) -> None:
+    def _flushed(
+        self, replica: Synced, flusher: LogFlusher, plan: FlushPlan, result: Result, now: Instant
+    ) -> None:
         self._busy.discard(replica)
+        if replica.log.flusher is not flusher:
+            # The log has moved to another directory; what was synced is on its way out.
+            self.sync_if_due(replica, now)
+            return
         if isinstance(result, NoRoom) and not any(file.failed for file in plan.files):
             log.warning("Syncing %s is delayed: %s", replica.topic_partition, result)
             replica.log.flusher.request_flush()
@@ -106,7 +138,7 @@ class LogSyncer:
 
     def _write_epochs(self) -> None:
         """One plan for many logs, but not of several directories: one disk may fail."""
-        by_directory: dict[str, list[Replica]] = {}
+        by_directory: dict[str, list[Synced]] = {}
         for replica in self._with_epochs:
             if not (replica in self._busy or replica.is_retired or replica.log.closed):
                 by_directory.setdefault(parent_of(replica.log.directory), []).append(replica)
@@ -115,8 +147,8 @@ class LogSyncer:
             for start in range(0, len(together), TABLES_MAX):
                 self._write_tables(together[start : start + TABLES_MAX])
 
-    def _write_tables(self, replicas: Sequence[Replica]) -> None:
-        tables: list[tuple[Replica, EpochsToWrite]] = []
+    def _write_tables(self, replicas: Sequence[Synced]) -> None:
+        tables: list[tuple[Synced, EpochsToWrite]] = []
         files: list[File] = []
         directories: dict[str, None] = {}
         for replica in replicas:
@@ -143,7 +175,7 @@ class LogSyncer:
         if result:
             for replica, _ in tables:
                 replica.log.location.note_durable()
-        adopted: list[tuple[Replica, EpochsToWrite]] = []
+        adopted: list[tuple[Synced, EpochsToWrite]] = []
         for replica, table in tables:
             try:
                 if _adopt(replica, table):
@@ -172,17 +204,18 @@ class LogSyncer:
             # Recovery points stand still meanwhile; the next round of flushes tries again.
             log.warning("Leader epochs of %d partitions are written later: %s", len(tables), error)
             return
-        for replica in replicas:
-            replica.fail(error)
+        for replica, table in tables:
+            if parent_of(table.path) == replica.log.directory:  # it has not moved meanwhile
+                replica.fail(error)
 
-    def _release(self, replicas: Sequence[Replica], now: Instant) -> None:
+    def _release(self, replicas: Sequence[Synced], now: Instant) -> None:
         """They may be synced again, and go on with what was wanted meanwhile."""
         self._busy.difference_update(replicas)
         for replica in replicas:
             self.sync_if_due(replica, now)
 
 
-def _adopt(replica: Replica, table: EpochsToWrite) -> bool:
+def _adopt(replica: Synced, table: EpochsToWrite) -> bool:
     """Put a table in force; whether it is the right one still. Raises `StorageError`."""
     if replica.is_retired or replica.log.closed or replica.log.failure is not None:
         return False

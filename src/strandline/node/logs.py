@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from random import Random
 from typing import NamedTuple, TypeAlias
 
 from strandline.cluster.topic_names import case_key
 from strandline.config.topic import TopicConfig
 from strandline.errors import StorageError
+from strandline.storage.directory_names import future_directory_name
 from strandline.storage.files import Files, NoRoom, join
 from strandline.storage.log import Log
 from strandline.storage.log_directory import LogDirectory, LogToLoad
@@ -61,6 +63,8 @@ class Logs:
         """Whether a log has failed, and not its directory, since `Replicas` looked last."""
         self._half_made: dict[TopicPartition, Directory] = {}
         """Where a log could neither be made nor its directory be removed again."""
+        self.preferred: dict[TopicPartition, Directory] = {}
+        """Where an operator wants the logs of partitions to be made that are not here yet."""
         self._random = random
         self._producer_expiration_ms = producer_expiration_ms
 
@@ -118,16 +122,59 @@ class Logs:
         wanted = list(partitions)
         for directory in self.directories:
             logs = [directory.logs[at] for at in wanted if at in directory.logs]
-            try:
-                self._delete(directory, logs, now)
-            except NoRoom as error:
-                log.warning("The tables of %s are written later: %s", directory.path, error)
-            except StorageError as error:
-                self.take_offline(directory, error)
+            logs += [directory.futures[at] for at in wanted if at in directory.futures]
+            self.delete_logs(directory, logs, now)
+
+    def delete_logs(self, directory: Directory, logs: Sequence[Log], now: Instant) -> None:
+        """As `delete`, for logs in one directory."""
+        try:
+            self._delete(directory, logs, now)
+        except NoRoom as error:
+            log.warning("The tables of %s are written later: %s", directory.path, error)
+        except StorageError as error:
+            self.take_offline(directory, error)
+
+    def make_future(self, source: Log, directory: Directory, now: Instant) -> Log:
+        """An empty log in another directory, which is to take the place of `source`. Raises
+        `StorageError`."""
+        at = source.topic_partition
+        directory.finish_forgetting()
+        name = future_directory_name(at, f"{self._random.getrandbits(128):032x}")
+        path = join(directory.path, name)
+        try:
+            created = Log.create(
+                self.files,
+                path,
+                at,
+                source.config,
+                now_ms=now.wall_ms,
+                random=self._random,
+                producer_expiration_ms=self._producer_expiration_ms,
+            )
+            if source.topic_id != NO_TOPIC_ID:
+                created.assign_topic_id(source.topic_id)
+        except StorageError:
+            with suppress(StorageError):  # if it stays, the next start goes on with it
+                self.files.remove_tree(path)
+            raise
+        directory.futures[at] = created
+        return created
+
+    def future_of(self, partition: TopicPartition) -> tuple[Directory, Log] | None:
+        """The log that is to take the place of the partition's log, and the directory it is in."""
+        for directory in self.usable:
+            found = directory.futures.get(partition)
+            if found is not None and directory.offline_reason is None:
+                return directory, found
+        return None
+
+    def note_raised_starts_of(self, future: Log) -> None:
+        """Have the log start of a future log saved when it was raised."""
+        future.offsets.note_raised_starts_in(self._raised)
 
     def save_lowered_offsets(self, truncated: Log) -> None:
         """Write lowered offsets down, before new records take the place of old ones."""
-        directory = self.directory_of(truncated.topic_partition)
+        directory = next((each for each in self.directories if _has(each, truncated)), None)
         if truncated.offsets.recovery_point_fell and directory is not None:
             directory.write_recovery_points()
         if truncated.offsets.log_start_fell and directory is not None:
@@ -158,7 +205,8 @@ class Logs:
             here = [
                 each
                 for each in raised
-                if (found := directory.logs.get(each.topic_partition)) and found.offsets is each
+                for logs in (directory.logs, directory.futures)
+                if (found := logs.get(each.topic_partition)) and found.offsets is each
             ]
             if here and directory.offline_reason is None:
                 saved += self._save_log_starts(directory, here)
@@ -259,8 +307,13 @@ class Logs:
     ) -> Log:
         directory = self._half_made.pop(partition, None)
         if directory is None or directory.offline_reason is not None:
+            directory = self.preferred.pop(partition, None)
+        if directory is None or directory.offline_reason is not None:
             directory = self._roomiest()
         directory.finish_forgetting()
+        stale = directory.futures.get(partition)
+        if stale is not None:
+            self.delete_logs(directory, [stale], now)
         if directory.ignores_case:
             _check_case(directory, partition)
         path = join(directory.path, str(partition))
@@ -312,6 +365,11 @@ class Logs:
         if not usable:
             raise StorageError("Every log directory is offline.")
         return min(usable, key=lambda directory: len(directory.logs))
+
+
+def _has(directory: Directory, log: Log) -> bool:
+    at = log.topic_partition
+    return directory.logs.get(at) is log or directory.futures.get(at) is log
 
 
 def _check_case(directory: Directory, partition: TopicPartition) -> None:

@@ -355,7 +355,7 @@ class Node:
         """Run what is due, wake what can go on, and hand over everything to be done."""
         self.timers.run_due(now)
         self._metadata_listener.act(now)
-        self.background.cleaning.act()
+        self.background.act(now)
         self.replicas.save_log_starts()
         self.membership.act(now)
         self.controller_loop.act(now)

@@ -68,6 +68,8 @@ class Replicas:
         self._unavailable: dict[TopicPartition, StorageError] = {}
         """Partitions that are to be on this node, and why their logs cannot be used."""
         self._has_news = False
+        self.arrived: list[Replica] = []
+        """Hosted since the last `take_arrived`: a log of theirs may have been on the move."""
 
     def __iter__(self) -> Iterator[Replica]:
         return iter(self._by_name.values())
@@ -144,6 +146,11 @@ class Replicas:
         ]
         self.host.flushable.clear()
         return flushable
+
+    def take_arrived(self) -> list[Replica]:
+        """See `arrived`."""
+        arrived, self.arrived = self.arrived, []
+        return arrived
 
     def save_log_starts(self, *, retry: bool = False) -> None:
         """Write down the log starts that were raised, then wake the requests that wait for that."""
@@ -373,6 +380,7 @@ class Replicas:
         self._bring_back(replica.topic_partition)
         self.host.purgatory.changed(self.host.arrivals)
         self._by_name[replica.topic_partition] = replica
+        self.arrived.append(replica)
         if replica.topic_id != NO_TOPIC_ID:
             self._by_id[replica.topic_id, replica.topic_partition.partition] = replica
         return replica

@@ -26,7 +26,7 @@ from strandline.node.slices import SlicedWork, Slices
 from strandline.node.timers import Timers
 from strandline.storage.files import NoRoom
 from strandline.storage.log import Log
-from strandline.storage.segments import Removal
+from strandline.storage.segments import Removal, Segments
 from strandline.types import Instant
 
 log = logging.getLogger(__name__)
@@ -44,7 +44,8 @@ class _RunningRemoval:
     """One `RemoveFiles` under way: the files of dropped segments of a log, or a whole partition."""
 
     directory: Directory | None
-    log: Log | None
+    segments: Segments | None
+    """Those of the log: it may get others, when it moves to another directory."""
     removals: list[Removal]
     removed: Removed | None = None
 
@@ -82,8 +83,8 @@ class RetentionTask:
         item = self._removing.pop(token)
         if item.removed is not None and error is None:
             self._replicas.logs.removed.remove(item.removed)
-        if item.log is not None:
-            item.log.segments.settle(item.removals, is_done=error is None)
+        if item.segments is not None:
+            item.segments.settle(item.removals, is_done=error is None)
         if isinstance(error, NoRoom):
             log.warning("Old files are removed later: %s", error)
         elif error is not None and item.directory is not None:
@@ -141,9 +142,17 @@ class RetentionTask:
             while removals := replica.log.segments.take_due(now.wall_ms, REMOVALS_PER_TURN):
                 paths = tuple(path for removal in removals for path in removal.paths)
                 directory = self._replicas.logs.directory_of(replica.topic_partition)
-                self._ask(_RunningRemoval(directory, replica.log, removals), paths, ())
+                running = _RunningRemoval(directory, replica.log.segments, removals)
+                self._ask(running, paths, ())
                 if len(removals) == REMOVALS_PER_TURN:
                     now = yield
+        for directory in self._replicas.logs.usable:
+            for future in directory.futures.values():
+                if future.failure is None and (
+                    removals := future.segments.take_due(now.wall_ms, REMOVALS_PER_TURN)
+                ):
+                    paths = tuple(path for removal in removals for path in removal.paths)
+                    self._ask(_RunningRemoval(directory, future.segments, removals), paths, ())
         under_way = [each.removed for each in self._removing.values()]
         for item in list(self._replicas.logs.removed):
             if item.due_ms > now.monotonic_ms or item in under_way:
@@ -151,7 +160,7 @@ class RetentionTask:
             if item.log is not None:
                 item.log.close()
             if item.directory.offline_reason is None:
-                self._ask(_RunningRemoval(item.directory, item.log, [], item), (), (item.path,))
+                self._ask(_RunningRemoval(item.directory, None, [], item), (), (item.path,))
 
     def _ask(self, item: _RunningRemoval, paths: tuple[str, ...], trees: tuple[str, ...]) -> None:
         token = next(self._tokens)

@@ -45,6 +45,7 @@ class Routes:
             ApiKey.DESCRIBE_CLUSTER: self._describe,
             ApiKey.DESCRIBE_TOPIC_PARTITIONS: self._describe,
             ApiKey.DESCRIBE_LOG_DIRS: self._describe,
+            ApiKey.ALTER_REPLICA_LOG_DIRS: self._log_dirs,
             ApiKey.UNREGISTER_BROKER: self._unregister_broker,
             ApiKey.UPDATE_FEATURES: self._update_features,
             ApiKey.SASL_HANDSHAKE: self._sasl,
@@ -203,6 +204,13 @@ class Routes:
             ApiKey.DESCRIBE_TOPIC_PARTITIONS: topics.handle,
             ApiKey.DESCRIBE_LOG_DIRS: DescribeLogDirsHandler(node.replicas).handle,
         }
+
+    def _log_dirs(self) -> Mapping[int, Handler]:
+        from strandline.node.handlers.alter_replica_log_dirs import AlterReplicaLogDirsHandler
+
+        node = self._node
+        handler = AlterReplicaLogDirsHandler(node.replicas, node.background.moves)
+        return {ApiKey.ALTER_REPLICA_LOG_DIRS: handler.handle}
 
     def _unregister_broker(self) -> Mapping[int, Handler]:
         from strandline.node.handlers.unregister_broker import UnregisterBrokerHandler

@@ -163,6 +163,7 @@ class StartUp:
         removed go committed records of which this broker is believed to have a copy.
         """
         present = {each.partition for each in self.directories.found()}
+        present -= self.directories.promoted
         gone = [
             at
             for name, topic in self.image.topics.items()
@@ -248,6 +249,7 @@ class StartUp:
             if write.error is not None:
                 raise write.error
         self.directories.set_aside(adoption.stray)
+        self.directories.settle_futures()
 
     def _wait_for_id(self) -> Generator[Step, None, None]:
         """A registration under this broker's id ends with its session, if its process is gone."""

@@ -17,6 +17,12 @@ from strandline.protocol.messages import (
     delete_acls,
     describe_client_quotas,
 )
+from strandline.protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+)
 from strandline.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
@@ -124,6 +130,22 @@ def _credentials(
     )
 
 
+def _log_dirs(request: Request[AlterReplicaLogDirsRequest]) -> AlterReplicaLogDirsResponse:
+    asked = {
+        (topic.name, number): None
+        for each in request.body.dirs
+        for topic in each.topics
+        for number in topic.partitions
+    }
+    results: dict[str, AlterReplicaLogDirTopicResult] = {}
+    for name, number in asked:
+        result = results.setdefault(name, AlterReplicaLogDirTopicResult(topic_name=name))
+        result.partitions.append(
+            AlterReplicaLogDirPartitionResult(partition_index=number, error_code=_DENIED)
+        )
+    return AlterReplicaLogDirsResponse(results=list(results.values()))
+
+
 def _inspect(access: Access, request: Request[InspectRequest]) -> bool:
     is_looking = request.body.subject not in _SUBJECTS_OF_ADMINISTRATORS
     if access.may_cluster(Operation.DESCRIBE if is_looking else Operation.ALTER):
@@ -136,6 +158,7 @@ RULES: Final[Mapping[ApiKey, Rule]] = {
     ApiKey.SASL_HANDSHAKE: Rule(None),
     ApiKey.SASL_AUTHENTICATE: Rule(None),
     ApiKey.DESCRIBE_LOG_DIRS: _cluster(Operation.DESCRIBE, _with_code),
+    ApiKey.ALTER_REPLICA_LOG_DIRS: _cluster(Operation.ALTER, _log_dirs),
     ApiKey.LIST_CONFIG_RESOURCES: _cluster(Operation.DESCRIBE_CONFIGS, _with_code),
     ApiKey.ELECT_LEADERS: _cluster(Operation.ALTER, _elections),
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: _cluster(Operation.ALTER, _with_sentence),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple
 
 from strandline.cluster.image import BrokerImage, PartitionImage, TopicImage
 from strandline.cluster.topic_names import name_problem
@@ -37,6 +37,7 @@ from strandline.types import BrokerId, Instant, TopicPartition
 _BROKER_ENDPOINTS: Final = 1
 _CONTROLLER_ENDPOINTS: Final = 2
 _PARTITIONS_MAX: Final = 2000
+_UNKNOWN_LAG: Final = -1
 
 
 class DescribeClusterHandler:
@@ -166,6 +167,27 @@ class DescribeTopicPartitionsHandler:
         return described
 
 
+class _Described(NamedTuple):
+    """A log in a directory, as Kafka tells of it."""
+
+    partition: TopicPartition
+    is_future: bool
+    size_bytes: int
+    lag: int
+    """How far it is behind: the high watermark, or the log that it is a copy of."""
+
+
+def _logs_in(directory: Directory, replicas: Replicas) -> Iterator[_Described]:
+    for replica in replicas.in_directory(directory):
+        yield _Described(replica.topic_partition, False, replica.log.size_bytes, 0)
+    for at, future in directory.futures.items():
+        source = replicas.find(at)
+        lag = _UNKNOWN_LAG
+        if source is not None:
+            lag = source.log.log_end_offset - future.log_end_offset
+        yield _Described(at, True, future.size_bytes, lag)
+
+
 class DescribeLogDirsHandler:
     """Answers DescribeLogDirs, versions 1 to 5 (KIP-113, KIP-827)."""
 
@@ -190,8 +212,8 @@ class DescribeLogDirsHandler:
             if result.error_code != ErrorCode.NONE:
                 continue
             topics: dict[str, DescribeLogDirsTopic] = {}
-            for replica in self._replicas.in_directory(directory):
-                partition = replica.topic_partition
+            for found in sorted(_logs_in(directory, self._replicas)):
+                partition = found.partition
                 if wanted is not None and partition not in wanted:
                     continue
                 topic = topics.get(partition.topic)
@@ -201,8 +223,9 @@ class DescribeLogDirsHandler:
                 topic.partitions.append(
                     DescribeLogDirsPartition(
                         partition_index=partition.partition,
-                        partition_size=replica.log.size_bytes,
-                        offset_lag=0,
+                        partition_size=found.size_bytes,
+                        offset_lag=found.lag,
+                        is_future_key=found.is_future,
                     )
                 )
         request.reply(response)

@@ -11,6 +11,7 @@ from strandline.cluster.image import ClusterImage
 from strandline.node.authentication.authentication import Attempts
 from strandline.node.controller_loop import ControllerLoop
 from strandline.node.hosted_replica import Traffic
+from strandline.node.log_moves import LogMoves
 from strandline.node.metadata import Metadata
 from strandline.node.purgatory import Purgatory, Tells
 from strandline.node.replicas import Replicas
@@ -89,7 +90,7 @@ def totals(
     )
 
 
-def directories(replicas: Replicas) -> list[document.LogDirectory]:
+def directories(replicas: Replicas, moves: LogMoves) -> list[document.LogDirectory]:
     """The log directories."""
     files = replicas.logs.files
     return [
@@ -97,6 +98,18 @@ def directories(replicas: Replicas) -> list[document.LogDirectory]:
             path=directory.path,
             offline_reason=directory.offline_reason,
             logs=len(directory.logs),
+            moves=[
+                document.LogMove(
+                    topic=move.topic_partition.topic,
+                    partition=move.topic_partition.partition,
+                    lag=max(0, move.copy.lag),
+                    size_bytes=move.log.size_bytes,
+                    since_wall_ms=move.began_ms,
+                    problem=move.problem,
+                )
+                for at in sorted(directory.futures)
+                if (move := moves.find(at)) is not None and move.directory is directory
+            ],
             total_bytes=files.total_bytes(directory.path),
             free_bytes=files.free_bytes(directory.path),
         )

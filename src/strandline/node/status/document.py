@@ -296,12 +296,25 @@ class RefusalCount:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LogMove:
+    """A log that is being copied into this directory from another one of the broker."""
+
+    topic: str = fact("the topic")
+    partition: int = fact("the partition's number")
+    lag: int = fact("records that the copy lacks")
+    size_bytes: int = fact("what is there by now")
+    since_wall_ms: int = fact("when it was asked for, or gone on with after a start")
+    problem: str | None = fact("why it does not go on")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LogDirectory:
     """An entry of `log.dirs`."""
 
     path: str = fact("where it is")
     offline_reason: str | None = fact("why it is not used any more")
     logs: int = fact("partitions in it")
+    moves: list[LogMove] = fact("logs that move here from another directory")
     total_bytes: int = fact("size of its file system")
     free_bytes: int = fact("room that is left")
 

@@ -87,7 +87,7 @@ def snapshot(node: NodeParts, now: Instant, asked: Asked, *, brief: bool) -> doc
         controller=controller(node.metadata, node.controller_loop, history),
         brokers=live_brokers(image),
         totals=totals(image, replicas, history, node.purgatory),
-        log_directories=directories(replicas),
+        log_directories=directories(replicas, node.background.moves),
         limits=limits(node.settings),
         handles=None if node.handle_use is None else node.handle_use(),
         requests=requests(node.telemetry),

@@ -9,6 +9,7 @@ from strandline.node.why import (
     cluster_rules,
     group_rules,
     leader_rules,
+    log_move_rules,
     partition_rules,
     permission_rules,
     reading_rules,
@@ -21,6 +22,7 @@ from strandline.node.why.rule import Rule
 RULES: Final[tuple[Rule, ...]] = (
     *partition_rules.RULES,
     *leader_rules.RULES,
+    *log_move_rules.RULES,
     *reading_rules.RULES,
     *writing_rules.RULES,
     *transaction_rules.RULES,
