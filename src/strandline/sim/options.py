@@ -23,6 +23,7 @@ from strandline.sim.compacted import cleaner_settings, keyed_clients, with_compa
 from strandline.sim.far_follower import with_far_follower
 from strandline.sim.faults.draw import Draw
 from strandline.sim.faults.later import draw_later
+from strandline.sim.faults.log_moves import draw_log_moves
 from strandline.sim.faults.planner import draw_actions, draw_damage, draw_starving
 from strandline.sim.faults.rare import draw_rare
 from strandline.sim.grouping import with_consumer_protocol
@@ -94,6 +95,7 @@ def _with_actions(options: Options, streams: Streams) -> Plan:
     if actions:
         strikes = strikes_at_coordinators(Draw(options, clients, streams("coordinators struck")))
         actions = tuple(sorted((*actions, *strikes), key=lambda action: action.at_us))
+    actions = draw_log_moves(Draw(options, clients, streams("log moves")), actions)
     plan = with_unequal_brokers(Plan(options, clients, actions), streams("unequal brokers"))
     plan = with_far_follower(plan, streams("far follower"))
     return with_tokens(plan, streams("delegation tokens"))

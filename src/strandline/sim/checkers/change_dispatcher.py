@@ -25,6 +25,7 @@ from strandline.sim.checkers.marks import (
     LEADER_ID,
     LOG_START,
     RECOVERY_POINT,
+    SEGMENTS,
     Mark,
 )
 from strandline.sim.checkers.rules import Rules
@@ -72,6 +73,23 @@ class ChangeDispatcher:
             rules.check_fetches(node, hosting.seen)
 
     # -- The log -----------------------------------------------------------------------------
+
+    def moved(self, hosting: Hosting, hosted: Hosted, mark: Mark) -> None:
+        """A log lies in another directory of its broker: it has what it had, and whatever is
+        appended from now on. What is counted anew for its files tells nothing else."""
+        model = hosted[0]
+        self._rules.findings.counters["log moves"] += 1
+        for batch in model.moved()[:1]:
+            self._rules.findings.add(
+                "I-10",
+                f"{model} has lost {batch} on its way to {model.log.directory}, on broker "
+                f"{hosting.machine.broker_id}",
+                model.at,
+            )
+        before = list(model.mark)
+        for place in (CUTS, SEGMENTS, FIRST_BASE):
+            before[place] = mark[place]
+        model.mark = tuple(before)
 
     def _follow(self, hosting: Hosting, hosted: Hosted, before: Mark) -> None:
         model, rules = hosted[0], self._rules.replica

@@ -159,6 +159,8 @@ class Checkers:
                 0 if leader is None else leader.min_in_sync,
             )
             if mark != hosted[0].mark:
+                if hosting.has_moved(hosted) and hosted[0].is_followed:
+                    self._dispatcher.moved(hosting, hosted, mark)
                 self._dispatcher.touched(hosting, hosted, mark)
         if count != len(seen):
             hosting.drop_missing()

@@ -81,6 +81,15 @@ class Hosting:
         hosted = self.by_log[log] = self.by_directory[log.directory] = (model, partition)
         return hosted
 
+    def has_moved(self, hosted: Hosted) -> bool:
+        """Whether the log lies in another directory than it did; it is known from then on."""
+        model = hosted[0]
+        if model.directory == model.log.directory:
+            return False
+        model.directory = model.log.directory
+        self.by_directory[model.directory] = hosted
+        return True
+
     def enter(self, replica: Replica) -> Hosted:
         """A replica that was not there before this event."""
         hosted = self.by_log.get(replica.log)

@@ -76,6 +76,7 @@ class LogModel(BatchList):
         "_tail_size",
         "at",
         "broker_id",
+        "directory",
         "epochs_at_round_start",
         "growth",
         "has_failed",
@@ -94,6 +95,7 @@ class LogModel(BatchList):
         self.broker_id = broker_id
         self.at: TopicPartition = log.topic_partition
         self.log = log
+        self.directory = log.directory
         self.replica: Replica | None = None
         self.is_live = True
         self.mark: Mark = (0, 0, 0, 0, 0, 0, -1, 0, *NO_ROLE)
@@ -225,6 +227,13 @@ class LogModel(BatchList):
             last.leader_epoch,
             self.crc_of(last),
         )
+
+    def moved(self) -> Sequence[Batch]:
+        """The log lies in another directory; returns what is gone, although it was not deleted."""
+        former = self.batches
+        self.read_anew()
+        start = self.log.log_start_offset
+        return [each for each in former if each.next_offset > start and not self.holds(each)]
 
     def drop_front(self) -> Sequence[Dropped]:
         """Segments were removed from the front; returns what is gone with them."""

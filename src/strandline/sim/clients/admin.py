@@ -58,9 +58,10 @@ class Request:
     code: Callable[[Any], int]
     """Finds the error code in the answer."""
     leader_of: TopicPartition | None = None
-    """The broker that the request goes to; None: the controller."""
+    """The broker that the request goes to; None: `at`, or the controller."""
     also_again: frozenset[ErrorCode] = frozenset()
     """Errors that will pass, in this case."""
+    at: BrokerId | None = None
 
 
 Script: TypeAlias = Generator[Request, Any, str]
@@ -150,6 +151,8 @@ class AdminOperation(SimClient):
         self.cluster.ask(connection, request.key, request.message, self._answered)
 
     def _target(self, request: Request) -> BrokerId | None:
+        if request.at is not None:
+            return request.at
         if request.leader_of is None:
             return self.cluster.controller()
         leader = self.cluster.leader(request.leader_of)

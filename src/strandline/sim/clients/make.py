@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from strandline.sim.clients.admin import AdminOperation
+from strandline.sim.clients.admin_log_dirs import MoveLog
 from strandline.sim.clients.admin_partitions import (
     CancelReassign,
     DeleteRecords,
@@ -100,6 +101,7 @@ _OPERATIONS: Final[dict[str, type[AdminOperation]]] = {
     "alter-group": AlterGroup,
     "reassign": Reassign,
     "cancel-reassign": CancelReassign,
+    "move-log": MoveLog,
     "elect": Elect,
     "delete-records": DeleteRecords,
     "describe": Describe,

@@ -238,7 +238,7 @@ CATALOGUE: Final = (
         "compaction beside everything else",
         nature="every fifth topic of a seed is compacted, with small segments and tombstones",
     ),
-    Row("F-71", "move between log directories", missing="AlterReplicaLogDirs"),
+    Row("F-71", "move between log directories", ("move-log t-0 1 dir=1",)),
     Row("F-72", "garbage", nature="a client of the kind garbage, with batches that lie"),
 )
 
