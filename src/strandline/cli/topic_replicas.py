@@ -1,4 +1,4 @@
-"""`strandline topics elect | move | moves`: who leads, and on which brokers the replicas are."""
+"""`strandline topics elect | move | moves | move-logs`: who leads, and where the replicas are."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from strandline.cli.connecting import bootstrap_option, json_option, open_cluste
 from strandline.cli.output import counted, print_json, print_table, size_text
 from strandline.cli.scope import parse_scope
 from strandline.client.admin import Admin
+from strandline.client.admin_log_dirs import LogDirAdmin
 from strandline.client.admin_replicas import Election, Move, Outcomes, ReplicaAdmin
 from strandline.errors import ErrorCode, StrandlineError
 from strandline.types import BrokerId, TopicPartition
@@ -119,11 +120,41 @@ def _move(
         click.echo(f"Moved {counted(len(targets), 'partition')}.")
 
 
+@click.command("move-logs")
+@click.argument("scopes", metavar="TOPIC[:P,...]...", nargs=-1, required=True)
+@click.option("--broker", type=int, metavar="ID", required=True, help="Whose replicas are moved.")
+@click.option("--to", "path", metavar="DIR", required=True, help="One of the broker's log.dirs.")
+@click.option("--wait", is_flag=True, help="Return when the moves are finished.")
+@bootstrap_option
+def move_logs(
+    scopes: tuple[str, ...], broker: int, path: str, wait: bool, bootstrap: str | None
+) -> None:
+    """Move replicas to another log directory of their broker, for example to a new disk.
+
+    The log is copied while it is served, and the copy then takes its place. To move it to where it
+    lies calls a move off. `strandline cluster describe` names the directories, and `topics moves
+    --logs` shows what is under way. How fast logs are copied:
+    `replica.alter.log.dirs.io.max.bytes.per.second`.
+    """
+    with open_cluster(bootstrap) as client:
+        admin = LogDirAdmin(client)
+        partitions = parse_scope(client, scopes)
+        outcomes = admin.move(partitions, BrokerId(broker), path)
+        _print_outcomes(outcomes, done="Moving {}.", failed="{} is not moved")
+        if wait:
+            _wait_for_logs(admin, set(partitions), BrokerId(broker))
+            click.echo(f"Moved {counted(len(partitions), 'log')}.")
+
+
 @click.command()
+@click.option("--logs", is_flag=True, help="Moves between the log directories of a broker instead.")
 @bootstrap_option
 @json_option
-def moves(bootstrap: str | None, as_json: bool) -> None:
+def moves(logs: bool, bootstrap: str | None, as_json: bool) -> None:
     """List the moves of partitions that are under way."""
+    if logs:
+        _list_log_moves(bootstrap, as_json=as_json)
+        return
     with open_cluster(bootstrap) as client:
         found = ReplicaAdmin(client).moves()
     if as_json:
@@ -141,6 +172,38 @@ def moves(bootstrap: str | None, as_json: bool) -> None:
                 for each in found
             ),
         )
+
+
+def _list_log_moves(bootstrap: str | None, *, as_json: bool) -> None:
+    with open_cluster(bootstrap) as client:
+        found = LogDirAdmin(client).moves()
+    if as_json:
+        print_json(
+            [
+                {
+                    "topic": each.partition.topic,
+                    "partition": each.partition.partition,
+                    "broker": each.broker,
+                    "path": each.path,
+                    "size_bytes": each.size_bytes,
+                    "lag": each.lag,
+                }
+                for each in found
+            ]
+        )
+    elif found:
+        print_table(
+            ("PARTITION", "BROKER", "TO", "COPIED", "BEHIND"),
+            (
+                (each.partition, each.broker, each.path, size_text(each.size_bytes), each.lag)
+                for each in found
+            ),
+        )
+
+
+def _wait_for_logs(admin: LogDirAdmin, partitions: set[TopicPartition], broker: BrokerId) -> None:
+    while any(each.broker == broker and each.partition in partitions for each in admin.moves()):
+        time.sleep(_LOOK_AGAIN_S)
 
 
 def _placed(partition: TopicPartition, brokers: Sequence[BrokerId]) -> list[BrokerId]:

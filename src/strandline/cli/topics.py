@@ -15,7 +15,7 @@ from strandline.cli.connecting import (
 )
 from strandline.cli.output import counted, print_json, print_table, size_text
 from strandline.cli.topic_records import delete_records
-from strandline.cli.topic_replicas import elect, move, moves
+from strandline.cli.topic_replicas import elect, move, move_logs, moves
 from strandline.cli.whole_sentences import SentencesGroup
 from strandline.client.admin import Admin
 from strandline.client.admin_cluster import sizes_by_partition
@@ -38,6 +38,7 @@ topics.add_command(delete_records)
 topics.add_command(elect)
 topics.add_command(move)
 topics.add_command(moves)
+topics.add_command(move_logs)
 
 
 @topics.command()

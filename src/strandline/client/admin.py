@@ -14,6 +14,7 @@ from strandline.client.admin_acls import AclAdmin
 from strandline.client.admin_cluster import ClusterAdmin
 from strandline.client.admin_configs import ConfigAdmin
 from strandline.client.admin_groups import GroupAdmin
+from strandline.client.admin_log_dirs import LogDirAdmin
 from strandline.client.admin_quotas import QuotaAdmin
 from strandline.client.admin_replicas import ReplicaAdmin
 from strandline.client.admin_share_groups import ShareGroupAdmin
@@ -36,6 +37,7 @@ class Admin:
         self.share_groups = ShareGroupAdmin(cluster)
         self.cluster = ClusterAdmin(cluster)
         self.replicas = ReplicaAdmin(cluster)
+        self.log_dirs = LogDirAdmin(cluster)
         self.transactions = TransactionAdmin(cluster)
         self.quotas = QuotaAdmin(cluster)
         self.throttles = ThrottleAdmin(cluster)
