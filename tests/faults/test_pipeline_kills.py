@@ -7,11 +7,17 @@ import random
 from collections import Counter
 from itertools import islice
 
-from tests.faults.pipelines import phases, victims
+import pytest
+from deltalake import write_deltalake
+
+from strandline.types import TopicPartition
+from tests.faults.pipelines import phases, proof, victims
+from tests.faults.pipelines.lake import TABLES, Lake
 from tests.faults.pipelines.outcome import Outcome, table
 from tests.faults.pipelines.phases import Durations, Phases
 from tests.faults.pipelines.running import Killed
 from tests.faults.pipelines.victims import Kill, plan
+from tests.lakehouse.tables.table_world import TableWorld
 
 VICTIMS = [victims.DRIVER, victims.JVM, victims.WORKER, victims.BROKER]
 
@@ -76,3 +82,20 @@ def test_kills_are_counted_by_what_they_hit() -> None:
         cells = dict(zip(columns, (each.strip() for each in line.split("|")), strict=True))
         assert (cells["writing"], cells["changing"]) == (writing, changing)
     assert names == "Workers: a worker 1"
+
+
+def test_duckdb_tells_rows_that_are_missing_or_there_twice() -> None:
+    """In the S3 server of `--lake s3`."""
+    with Lake() as lake:
+        table = TableWorld(f"{TABLES}/flights", event_time="at", watermark_ms=1000, late="route")
+        table.batch("q", 0, [{"a": 1, "at": "2026-01-01T00:00:10Z"}, b"bad"])
+        table.batch("q", 1, [{"a": 2, "at": "2026-01-01T00:00:01Z"}], start=2)
+        partition = TopicPartition("flights", 0)
+        assert proof.check_by_duckdb(lake, table.spec, {partition: 3}) == 3
+        with pytest.raises(proof.NotProven, match=r"reads 3 places .* below 4: \[3\] are missing"):
+            proof.check_by_duckdb(lake, table.spec, {partition: 4})
+        row = table.store.dataset().to_table()
+        place = str(table.spec.directory())
+        write_deltalake(place, row, mode="append", storage_options={"allow_http": "true"})
+        with pytest.raises(proof.NotProven, match=r"reads 4 places .* some are there twice"):
+            proof.check_by_duckdb(lake, table.spec, {partition: 3})
