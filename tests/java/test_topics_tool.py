@@ -289,7 +289,7 @@ def test_acls_are_written_listed_and_removed(tools: ToolServer, workshop: Worksh
         "super.users=User:ANONYMOUS",
         "auto.create.topics.enable=false",
     )
-    run = Tools(tools, secured)
+    run = Tools(tools, secured.address)
 
     def acls(*arguments: str) -> str:
         return run(TOOLS + "AclCommand", *arguments).succeeded()
