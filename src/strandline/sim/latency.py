@@ -125,6 +125,11 @@ class Path:
         self._latency = replace(self._latency, spikes_per_mille=0)
         self._lost_per_mille = 0
         self.own_factor = self.factor = 1
+        self.clear()
+
+    def clear(self) -> None:
+        """What is sent now does not wait behind what was sent while everything took longer."""
+        self._free_at_us = 0
 
     def arrival_us(self, now_us: int, size: int) -> int:
         """When so many bytes, sent now, will be on the other side."""

@@ -298,9 +298,11 @@ class Network:
         path.is_clogged = any(pair in self._clogged for pair in pairs)
         path.is_stalled = any(pair in self._stalled for pair in pairs)
         path.is_dark = target in self._dark
-        path.factor = path.own_factor
+        before, path.factor = path.factor, path.own_factor
         for pair in pairs:
             path.factor *= self._factors.get(pair, 1)
+        if path.factor < before:
+            path.clear()
         path.refresh()
 
     # -- what wires need ---------------------------------------------------------------------

@@ -87,7 +87,7 @@ class CompactionRules:
                 _note_gone(batch, before)
             self._findings.counters["batches compacted"] += 1
         start = model.log.log_start_offset
-        self._compare(model, _newest(before), _newest(after), latest_ms, start)
+        self._compare(model, before, after, latest_ms, start)
 
     def check_recovered(
         self, model: LogModel, former: LogModel, latest_ms: int, former_start: int, *, is_same: bool
@@ -104,7 +104,7 @@ class CompactionRules:
             known = tuple(batch for batch in after.batches if batch.base_offset < former.end)
             after = Content(known, after.remains)
             start = max(former_start, model.log.log_start_offset)
-            self._compare(model, _newest(before), _newest(after), latest_ms, start)
+            self._compare(model, before, after, latest_ms, start)
 
     def note_gone(self, model: LogModel, before: Content, high_watermark: int) -> None:
         """What the log had before and has no more may be missing elsewhere, too, as far as it was
@@ -150,13 +150,14 @@ class CompactionRules:
     def _compare(
         self,
         model: LogModel,
-        before: Mapping[bytes, Newest],
-        after: Mapping[bytes, Newest],
+        before: Content,
+        after: Content,
         latest_ms: int,
         log_start: int,
     ) -> None:
-        for key, was in before.items():
-            found = after.get(key)
+        newest_before, newest_after = _newest(before), _newest(after)
+        for key, was in newest_before.items():
+            found = newest_after.get(key)
             if was.offset < log_start:
                 continue
             if found is None and was.value is None:
@@ -170,10 +171,12 @@ class CompactionRules:
                     return
                 self._note_tombstone(model, was.offset)
             elif found is None or (found.offset, found.value) != (was.offset, was.value):
+                if found is not None and found.offset > was.offset and _is_unread(found, before):
+                    continue
                 self._add(model, f"has {_words(found)} for {key!r}, and had {_words(was)}")
                 return
-        for key, found in after.items():
-            if key not in before:
+        for key, found in newest_after.items():
+            if key not in newest_before and not _is_unread(found, before):
                 self._add(model, f"has {_words(found)} for {key!r}, which was gone")
                 return
 
@@ -188,6 +191,15 @@ def _note_gone(batch: Batch, before: Content) -> None:
     batch.compacted_away = True
     last = next((each for each in reversed(before.batches) if _is_by(each, batch)), batch)
     batch.was_followed |= last is not batch
+
+
+def _is_unread(found: Newest, content: Content) -> bool:
+    """Whether nothing is known of the batch that has it: the topic was not a compacted one then."""
+    return any(
+        batch.base_offset <= found.offset < batch.next_offset
+        and _records(batch, content.remains) is None
+        for batch in content.batches
+    )
 
 
 def _is_by(one: Batch, other: Batch) -> bool:
