@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 from uuid import UUID
 
@@ -13,8 +14,11 @@ from strandline.cluster.controller import (
     TopicReference,
     TopicSpec,
     adopt_partitions,
+    allocate_producer_ids,
+    catch_up,
     delete_topics,
 )
+from strandline.cluster.controller.foreign_writes import PRODUCER_IDS_LEFT
 from strandline.cluster.kraft_settings import KraftSettings
 from strandline.cluster.store import Create
 from strandline.cluster.topic_names import CONSUMER_OFFSETS
@@ -238,3 +242,48 @@ def test_adopting_is_repeatable_with_the_same_randomness() -> None:
         for _ in range(2)
     )
     assert first == second
+
+
+def next_id(story: Story) -> int:
+    story.do(allocate_producer_ids(story.image, ONE).operations)
+    stored = story.image.producer_id_block
+    assert stored is not None
+    assert stored.value is not None
+    return stored.value.first
+
+
+def catch_up_with(story: Story, *found: FoundPartition, kafkas: int = 0) -> None:
+    if operations := catch_up(story.image, found, ONE, kafkas):
+        story.do(operations)
+
+
+def test_epochs_go_on_behind_those_that_another_program_wrote() -> None:
+    story = Story()
+    mine = log("a", epoch=4)
+    adopt(story, mine)
+    catch_up_with(story, mine)
+    assert story.image.topics["a"].partitions[0].leader_epoch == 5
+    catch_up_with(story, log("a", epoch=5))
+    assert story.image.topics["a"].partitions[0].leader_epoch == 5
+    catch_up_with(story, log("a", epoch=9), log("unknown", topic_id=OTHER, epoch=20))
+    assert story.image.topics["a"].partitions[0].leader_epoch == 10
+
+
+@pytest.mark.parametrize(
+    ("in_logs", "kafkas", "first"),
+    [
+        (-1, 0, 0),
+        (7, 0, 8 + PRODUCER_IDS_LEFT),
+        (-1, 2000, 2000 + PRODUCER_IDS_LEFT),
+        (2500, 2000, 2501 + PRODUCER_IDS_LEFT),
+    ],
+)
+def test_producer_ids_go_on_behind_all_that_are_known(
+    in_logs: int, kafkas: int, first: int
+) -> None:
+    story = Story()
+    used = replace(log("a"), largest_producer_id=in_logs)
+    catch_up_with(story, used, kafkas=kafkas)
+    assert next_id(story) == first
+    catch_up_with(story, used, kafkas=kafkas)
+    assert next_id(story) == first + 1000, "nothing is to be caught up with any more"

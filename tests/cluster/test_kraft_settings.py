@@ -68,6 +68,18 @@ def test_the_bytes_of_kafkas_own_records() -> None:
     assert read_kraft_settings([made, kept, gone]) == KraftSettings()
 
 
+def test_the_next_producer_id_is_that_of_the_last_block() -> None:
+    """As Kafka 4.3 writes them: broker 7 has got the first block, then the second."""
+    first, second = (
+        record(15, (7).to_bytes(4, "big") + (12).to_bytes(8, "big") + each.to_bytes(8, "big"))
+        for each in (1000, 2000)
+    )
+    assert read_kraft_settings([first, second]).next_producer_id == 2000
+    assert read_kraft_settings([]).next_producer_id == 0
+    with pytest.raises(UnreadableMetadata):
+        read_kraft_settings([first[:-3]])
+
+
 def test_later_records_win_and_null_removes() -> None:
     settings = read_kraft_settings(
         [

@@ -23,6 +23,7 @@ from tests.java.processes import ToolServer, Workshop
 TOPICS = ("segment.bytes=1048576", "index.interval.bytes=200")
 # The records carry timestamps of 2023: what keeps them is the topics' own retention.ms=-1, which
 # Kafka has in its metadata log.
+ISOLATIONS = ("read_committed", "read_uncommitted")
 SETTINGS = (f"node.id={NODE_ID}", "offsets.topic.num.partitions=4")
 BUSY_RETENTION = ("log.initial.task.delay.ms=1", "log.retention.check.interval.ms=1000")
 # Kafka finds nothing by time in a log whose first segment compaction has emptied: the segment's
@@ -206,16 +207,45 @@ def test_kafka_serves_topics_that_strandline_made(
     assert found == contents
 
 
+def test_no_producer_is_taken_for_one_that_wrote_to_kafka(
+    written: Written, workshop: Workshop, tools: ToolServer
+) -> None:
+    """A producer id that is given out twice belongs to a producer whose batches are known: others
+    that look like them are duplicates, which are answered and not written."""
+    data = workshop.directory / "producers"
+    shutil.copytree(written.clean, data)
+    broker = workshop.broker(data, *SETTINGS)
+    before = contents_of(tools, broker.address)["read_uncommitted"]
+    topics = ("segments", "transactions")
+    refused: list[object] = []
+    for number in range(12):
+        producer = Producer({"bootstrap.servers": broker.address, "enable.idempotence": True})
+        for topic in topics:
+            producer.produce(
+                topic,
+                b"%d" % number,
+                partition=0,
+                on_delivery=lambda error, _: refused.append(error) if error else None,
+            )
+        assert producer.flush(60) == 0
+    assert refused == []
+    after = contents_of(tools, broker.address)["read_uncommitted"]
+    for topic in topics:
+        assert len(after[f"{topic}-0"]) == len(before[f"{topic}-0"]) + 12
+    assert broker.stop()
+
+
 def test_transactions_go_on_in_strandline_and_back_in_kafka(
     written: Written, workshop: Workshop, tools: ToolServer
 ) -> None:
-    """One transactional id keeps its producer, each broker raises the epoch, and what one has
-    committed or aborted is so for the other."""
+    """One transactional id keeps its producer, each broker raises the epoch, what one has
+    committed or aborted is so for the other, and what it has left open ends there."""
     data = workshop.directory / "transactions-back"
     shutil.copytree(written.clean, data)
     broker = workshop.broker(data, *SETTINGS, "transaction.state.log.num.partitions=2")
     ours = identity(tools, broker.address)
     commit_and_abort(broker.address, b"strandline")
+    left = left_open(broker.address, b"open in strandline")
     served = contents_of(tools, broker.address)
     assert identity(tools, broker.address) > ours
     ours = identity(tools, broker.address)
@@ -224,13 +254,41 @@ def test_transactions_go_on_in_strandline_and_back_in_kafka(
     written.kafka.move_to(data)
     written.kafka.start("log.cleaner.enable=false")
     found = contents_of(tools, written.kafka.address)
-    assert found["read_committed"]["transactions-0"] == served["read_committed"]["transactions-0"]
+    for isolation in ISOLATIONS:
+        assert found[isolation]["transactions-0"] == served[isolation]["transactions-0"]
     assert identity(tools, written.kafka.address) == ours
     commit_and_abort(written.kafka.address, b"kafka")
     assert identity(tools, written.kafka.address) > ours
-    committed = contents_of(tools, written.kafka.address)["read_committed"]["transactions-0"]
+    del left
+    before = found["read_committed"]["transactions-0"]
+    assert committed_by(tools, written.kafka.address) == before, "an open one is in front"
+    left_open(written.kafka.address, b"open in kafka")
+    by_kafka = committed_by(tools, written.kafka.address)
+    assert len(by_kafka) == len(before) + 1
     written.kafka.stop()
-    assert len(committed) == len(found["read_committed"]["transactions-0"]) + 1
+
+    broker = workshop.broker(data, *SETTINGS, "transaction.state.log.num.partitions=2")
+    commit_and_abort(broker.address, b"strandline again")
+    assert committed_by(tools, broker.address) == by_kafka
+    left_open(broker.address, b"ends what Kafka left")
+    assert len(committed_by(tools, broker.address)) == len(by_kafka) + 1
+    assert broker.stop()
+
+
+def committed_by(tools: ToolServer, address: str) -> list[str]:
+    """What readers of committed records get."""
+    found: list[str] = contents_of(tools, address)["read_committed"]["transactions-0"]
+    return found
+
+
+def left_open(address: str, value: bytes) -> Producer:
+    """End what another producer of the id has left open, and leave a transaction open."""
+    producer = Producer({"bootstrap.servers": address, "transactional.id": "leaves it open"})
+    producer.init_transactions(60)
+    producer.begin_transaction()
+    producer.produce("transactions", value, partition=0)
+    assert producer.flush(60) == 0
+    return producer
 
 
 def identity(tools: ToolServer, address: str) -> tuple[int, int]:

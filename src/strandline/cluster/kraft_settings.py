@@ -1,9 +1,10 @@
 """Settings of topics and brokers as a KRaft metadata log tells them.
 
 A log directory that Kafka wrote has its topics' settings nowhere but in the records of
-`__cluster_metadata-0`. This file knows the four kinds of record that say something about settings
-and the three that bracket transactions (KIP-868); it skips every other kind. It does not know
-files or batches: it is given the values of the records, a snapshot's before the log's.
+`__cluster_metadata-0`. This file knows the three kinds of record that say something about settings,
+the one that says which producer ids are given out, and the three that bracket transactions
+(KIP-868); it skips every other kind. It does not know files or batches: it is given the values of
+the records, a snapshot's before the log's.
 
     record  ┌──────────────────┬────────────────┬────────────────┬──────────────────────────────┐
             │ frame version  uv│ kind         uv│ version      uv│ body                         │
@@ -11,6 +12,7 @@ files or batches: it is given the values of the records, a snapshot's before the
     body     2 topic            name · id (16 B)
              4 setting          resource type (i8) · resource name · setting name · value or null
              9 topic removed    id (16 B)
+            15 producer ids     broker (4 B) · broker epoch (8 B) · the next id (8 B)
             23, 24, 25          transaction begins (name or null), ends, is aborted (reason or null)
              followed by tagged fields: count uv, and each tag uv · size uv · bytes
     string   length + 1 as uv (0: null) and UTF-8;  uv: unsigned varint of at most 32 bits
@@ -34,13 +36,16 @@ _FRAME_VERSION: Final = 1
 _TOPIC: Final = 2
 _SETTING: Final = 4
 _TOPIC_REMOVED: Final = 9
+_PRODUCER_IDS: Final = 15
 _BEGIN: Final = 23
 _END: Final = 24
 _ABORT: Final = 25
-_KNOWN: Final = frozenset({_TOPIC, _SETTING, _TOPIC_REMOVED, _BEGIN, _END, _ABORT})
+_KNOWN: Final = frozenset({_TOPIC, _SETTING, _TOPIC_REMOVED, _PRODUCER_IDS, _BEGIN, _END, _ABORT})
 _LATEST_VERSION: Final = 0
 """Of each kind in `_KNOWN`, in Kafka 4.3."""
 _ID_BYTES: Final = 16
+_BROKER_BYTES: Final = 12
+"""A broker's id and its epoch."""
 _KINDS: Final = {int(kind): kind for kind in ResourceKind if kind > 0}
 
 
@@ -56,6 +61,8 @@ class KraftSettings:
     """The topics that exist. One that has no overrides is known to have none."""
     overrides: Mapping[ConfigResource, Mapping[str, str]] = field(default_factory=dict)
     """Settings of topics, of single brokers, and of all brokers (the empty name)."""
+    next_producer_id: int = 0
+    """From here on no producer id is given out."""
 
     def of_topic(self, name: str, topic_id: TopicId) -> Mapping[str, str] | None:
         """The overrides of the topic, or None if this log does not know that very topic."""
@@ -80,6 +87,7 @@ class _State:
     def __init__(self) -> None:
         self._names: dict[TopicId, str] = {}
         self._overrides: dict[ConfigResource, dict[str, str]] = {}
+        self._next_producer_id = 0
         self._in_transaction: list[bytes] | None = None
 
     def follow(self, value: bytes) -> None:
@@ -105,7 +113,8 @@ class _State:
     def settings(self) -> KraftSettings:
         """What holds now. A transaction without an end did not happen."""
         topics = {name: topic_id for topic_id, name in self._names.items()}
-        return KraftSettings(topics, {key: each for key, each in self._overrides.items() if each})
+        overrides = {key: each for key, each in self._overrides.items() if each}
+        return KraftSettings(topics, overrides, self._next_producer_id)
 
     def _apply(self, value: bytes) -> None:
         reader = _Reader(value)
@@ -115,6 +124,9 @@ class _State:
             self._names[topic_id] = name
         elif kind == _SETTING:
             self._set(reader)
+        elif kind == _PRODUCER_IDS:
+            reader.skip(_BROKER_BYTES)
+            self._next_producer_id = max(self._next_producer_id, reader.producer_id())
         else:
             self._remove(reader.topic_id())
         reader.expect_end()
@@ -186,6 +198,12 @@ class _Reader:
 
     def topic_id(self) -> TopicId:
         return UUID(bytes=self._take(_ID_BYTES))
+
+    def producer_id(self) -> int:
+        return int.from_bytes(self._take(8), "big", signed=True)
+
+    def skip(self, count: int) -> None:
+        self._take(count)
 
     def expect_end(self) -> None:
         """Skip the tagged fields, behind which nothing may follow."""

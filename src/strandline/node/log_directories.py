@@ -131,7 +131,12 @@ class LogDirectories:
     def found(self) -> list[FoundPartition]:
         """Every loaded log."""
         return [
-            FoundPartition(partition, loaded.topic_id, loaded.leader_epochs.latest)
+            FoundPartition(
+                partition,
+                loaded.topic_id,
+                loaded.leader_epochs.latest,
+                max(loaded.producers.active, default=-1),
+            )
             for directory in self.all
             for partition, loaded in directory.logs.items()
         ]

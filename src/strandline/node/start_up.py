@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from strandline.cluster.controller import adopt_partitions, bootstrap, strays
+from strandline.cluster.controller import adopt_partitions, bootstrap, catch_up, strays
 from strandline.cluster.features import SUPPORTED
 from strandline.cluster.identifiers import random_uuid, uuid_text
 from strandline.cluster.image import ClusterImage
@@ -233,23 +233,32 @@ class StartUp:
         """Take in what only the disk knows, the first time; later such logs are strays."""
         found = self.directories.found()
         is_first = self._broker_id not in self.image.adopted_by
+        kept = self.directories.settings_of_kafka() if is_first else None
         adoption = adopt_partitions(
             self.image,
             found,
             self._broker_id,
             self._config,
             random=self._random,
-            kept=self.directories.settings_of_kafka() if is_first else None,
+            kept=kept,
         )
         self.directories.notices += adoption.notices()
         # Also when nothing was found: what lies here from now on is no reason to adopt again.
         if adoption.operations:
-            write = Write(adoption.operations)
-            yield write
-            if write.error is not None:
-                raise write.error
+            yield from self._write_once(adoption.operations)
+        if self._is_alone:
+            next_producer_id = 0 if kept is None else kept.next_producer_id
+            caught_up = catch_up(self.image, found, self._broker_id, next_producer_id)
+            if caught_up:
+                yield from self._write_once(caught_up)
         self.directories.set_aside(adoption.stray)
         self.directories.settle_futures()
+
+    def _write_once(self, operations: Sequence[Operation]) -> Generator[Step, None, None]:
+        write = Write(operations)
+        yield write
+        if write.error is not None:
+            raise write.error
 
     def _wait_for_id(self) -> Generator[Step, None, None]:
         """A registration under this broker's id ends with its session, if its process is gone."""

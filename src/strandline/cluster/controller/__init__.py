@@ -36,6 +36,7 @@ from strandline.cluster.controller.create_topics import TopicCreated, TopicSpec,
 from strandline.cluster.controller.decision import Decision, Permit, Refusal, always
 from strandline.cluster.controller.delete_topics import TopicDeleted, TopicReference, delete_topics
 from strandline.cluster.controller.events import Event
+from strandline.cluster.controller.foreign_writes import catch_up
 from strandline.cluster.controller.in_sync_proposals import (
     InSyncProposal,
     PartitionAltered,
@@ -118,6 +119,7 @@ __all__ = [
     "announce_shutdown",
     "become_controller",
     "bootstrap",
+    "catch_up",
     "create_acls",
     "create_partitions",
     "create_topics",
