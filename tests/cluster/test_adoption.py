@@ -252,7 +252,7 @@ def next_id(story: Story) -> int:
     return stored.value.first
 
 
-def catch_up_with(story: Story, *found: FoundPartition, kafkas: int = 0) -> None:
+def catch_up_with(story: Story, *found: FoundPartition, kafkas: int | None = None) -> None:
     if operations := catch_up(story.image, found, ONE, kafkas):
         story.do(operations)
 
@@ -272,14 +272,16 @@ def test_epochs_go_on_behind_those_that_another_program_wrote() -> None:
 @pytest.mark.parametrize(
     ("in_logs", "kafkas", "first"),
     [
-        (-1, 0, 0),
-        (7, 0, 8 + PRODUCER_IDS_LEFT),
+        (-1, None, 0),
+        (-1, 0, PRODUCER_IDS_LEFT),
+        (7, None, 8 + PRODUCER_IDS_LEFT),
+        (7, 1, 8 + PRODUCER_IDS_LEFT),
         (-1, 2000, 2000 + PRODUCER_IDS_LEFT),
         (2500, 2000, 2501 + PRODUCER_IDS_LEFT),
     ],
 )
 def test_producer_ids_go_on_behind_all_that_are_known(
-    in_logs: int, kafkas: int, first: int
+    in_logs: int, kafkas: int | None, first: int
 ) -> None:
     story = Story()
     used = replace(log("a"), largest_producer_id=in_logs)
@@ -287,3 +289,12 @@ def test_producer_ids_go_on_behind_all_that_are_known(
     assert next_id(story) == first
     catch_up_with(story, used, kafkas=kafkas)
     assert next_id(story) == first + 1000, "nothing is to be caught up with any more"
+
+
+def test_a_counter_of_the_first_release_is_put_behind_kafkas_with_room_for_more() -> None:
+    story = Story()
+    assert [next_id(story), next_id(story), next_id(story)] == [0, 1000, 2000]
+    catch_up_with(story, log("a"))
+    assert next_id(story) == 3000, "without Kafka's metadata log nothing is known of its ids"
+    catch_up_with(story, log("a"), kafkas=2000)
+    assert next_id(story) == 4000 + PRODUCER_IDS_LEFT

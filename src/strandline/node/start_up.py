@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from strandline.cluster.controller import adopt_partitions, bootstrap, catch_up, strays
+from strandline.cluster.controller import adopt_partitions, bootstrap, catch_up, has_no_room, strays
 from strandline.cluster.features import SUPPORTED
 from strandline.cluster.identifiers import random_uuid, uuid_text
 from strandline.cluster.image import ClusterImage
@@ -247,7 +247,9 @@ class StartUp:
         if adoption.operations:
             yield from self._write_once(adoption.operations)
         if self._is_alone:
-            next_producer_id = 0 if kept is None else kept.next_producer_id
+            if not is_first and has_no_room(self.image):
+                kept = self.directories.settings_of_kafka()
+            next_producer_id = None if kept is None else kept.next_producer_id
             caught_up = catch_up(self.image, found, self._broker_id, next_producer_id)
             if caught_up:
                 yield from self._write_once(caught_up)

@@ -36,7 +36,7 @@ from strandline.cluster.controller.create_topics import TopicCreated, TopicSpec,
 from strandline.cluster.controller.decision import Decision, Permit, Refusal, always
 from strandline.cluster.controller.delete_topics import TopicDeleted, TopicReference, delete_topics
 from strandline.cluster.controller.events import Event
-from strandline.cluster.controller.foreign_writes import catch_up
+from strandline.cluster.controller.foreign_writes import catch_up, has_no_room
 from strandline.cluster.controller.in_sync_proposals import (
     InSyncProposal,
     PartitionAltered,
@@ -126,6 +126,7 @@ __all__ = [
     "delete_acls",
     "delete_topics",
     "elect_leaders",
+    "has_no_room",
     "incremental_alter_configs",
     "internal_topic_spec",
     "list_reassignments",

@@ -9,7 +9,8 @@ only metadata say then have to be beyond what the logs know already:
   batch may look like one that is known, and is answered as a duplicate without being written.
 
 Ids from here on leave room for those that Kafka gives out when the directory is back there, since
-Kafka's metadata log hears of nothing that happens here.
+Kafka's metadata log hears of nothing that happens here. Version 0.1.0 left none: where its counter
+is found beside such a log, room is left later.
 
 A broker in a cluster never does this: there the metadata are what all logs are held against.
 """
@@ -37,10 +38,10 @@ def catch_up(
     image: ClusterImage,
     found: Sequence[FoundPartition],
     broker_id: BrokerId,
-    next_producer_id: int = 0,
+    next_producer_id: int | None = None,
 ) -> tuple[Operation, ...]:
     """The writes that make the metadata go on behind what the logs know. `next_producer_id` is what
-    Kafka's metadata log says, 0 without one. Nothing where no other program has written."""
+    Kafka's metadata log says, if there is one. Nothing where no other program has written."""
     states = StateWrites(image)
     for log in found:
         topic = image.topics.get(log.partition.topic)
@@ -51,17 +52,29 @@ def catch_up(
             after = LeaderEpoch(log.latest_epoch + 1)
             states.put(log.partition, replace(state, leader_epoch=after))
     used = max((log.largest_producer_id + 1 for log in found), default=0)
-    ids = _producer_ids(image, broker_id, max(used, next_producer_id))
+    given = _given_out(image)
+    needs_room = next_producer_id is not None and has_no_room(image)
+    ids: list[Operation] = []
+    if needs_room or used > given:
+        ids = [_block_behind(image, broker_id, max(used, next_producer_id or 0, given))]
     return (*states.operations(), *ids) if states.count else fenced(image, ids)
 
 
-def _producer_ids(image: ClusterImage, broker_id: BrokerId, used: int) -> list[Operation]:
+def has_no_room(image: ClusterImage) -> bool:
+    """Whether Kafka may come to give out ids that were given out here."""
+    return _given_out(image) < PRODUCER_IDS_LEFT
+
+
+def _given_out(image: ClusterImage) -> int:
+    """All ids below."""
     stored = image.producer_id_block
-    latest = None if stored is None else stored.value
-    if used <= (0 if latest is None else latest.last + 1):
-        return []
+    return 0 if stored is None or stored.value is None else stored.value.last + 1
+
+
+def _block_behind(image: ClusterImage, broker_id: BrokerId, used: int) -> Operation:
     last = used + PRODUCER_IDS_LEFT - 1
     data = ProducerIdBlockNode(broker_id, last + 1 - PRODUCER_ID_BLOCK_SIZE, last).encode()
+    stored = image.producer_id_block
     if stored is None:
-        return [Create(ProducerIdBlockNode.path, data)]
-    return [SetData(ProducerIdBlockNode.path, data, stored.version)]
+        return Create(ProducerIdBlockNode.path, data)
+    return SetData(ProducerIdBlockNode.path, data, stored.version)
