@@ -141,12 +141,14 @@ class LogDirectories:
             for partition, loaded in directory.logs.items()
         ]
 
-    def settings_of_kafka(self) -> KraftSettings | None:
-        """Settings that Kafka kept in its metadata log, if there is one that can be read."""
+    def settings_of_kafka(self, *, is_first: bool) -> KraftSettings | None:
+        """What Kafka kept in its metadata log, if there is one that can be read. That there is one
+        that cannot be read is told at the first start only."""
         try:
             return read_kraft_metadata(self._files, self._paths)
         except (UnreadableMetadata, CorruptRecords, StorageError) as error:
-            self.notices.append(f"The settings in Kafka's metadata log cannot be read: {error}")
+            if is_first:
+                self.notices.append(f"The settings in Kafka's metadata log cannot be read: {error}")
             return None
 
     def set_aside(self, strays: Iterable[FoundPartition]) -> None:
