@@ -348,11 +348,7 @@ class Course:
         return True
 
     def _let_pass(self, us: int) -> None:
-        schedule = self.world.schedule
-        end_us = schedule.now_us + us
-        while schedule.now_us < end_us:
-            schedule.run_until(min(end_us, schedule.now_us + _LOOK_US))
-            self._maybe_stop()
+        self._passes_until(lambda: False, us)
 
     def _maybe_stop(self) -> None:
         if self._stops and self.violations:

@@ -16,6 +16,7 @@ from uuid import UUID
 from strandline.protocol.apis import ApiKey
 from strandline.sim.clients.client_options import ClientOptions
 from strandline.sim.clients.cluster import Cluster
+from strandline.sim.clients.connection import Connection
 from strandline.sim.clients.versions import Versions
 from strandline.sim.clients.world import ClientWorld
 from strandline.sim.plan import ClientSpec
@@ -153,6 +154,14 @@ class SimClient:
         """The interval, give or take a quarter: so that clients do not beat in time."""
         quarter = interval_us // 4
         return interval_us - quarter + self.random.randrange(2 * quarter + 1)
+
+    def sent_corrupt(self, connection: Connection, what: str, partition: object) -> None:
+        """Records came that are corrupt. I-47: only what was damaged on its way may be."""
+        if connection.is_damaged:
+            self.counters["damaged records"] += 1
+            connection.close("damaged records")
+        else:
+            self.found("I-47", f"Broker {connection.broker_id} sent {self.name}: {what}", partition)
 
     def found(self, invariant: str, what: str, partition: object = None) -> None:
         """Report something that must not be."""

@@ -13,7 +13,7 @@ all is over (`not_copied_once`).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import ClassVar, Final, NamedTuple
 
@@ -143,7 +143,7 @@ class Copier(Transactional):
                 try:
                     fetched = records_of(wanted, data, _SETTINGS)
                 except CorruptRecords as error:
-                    self._corrupt(connection, error)
+                    self.sent_corrupt(connection, str(error), self.source)
                     continue
                 found = [each for each in fetched.records if each.value is not None]
                 if found:
@@ -153,27 +153,17 @@ class Copier(Transactional):
                 offset = fetched.next_offset
         self._fetch_later(run, offset)
 
-    def _corrupt(self, connection: Connection, error: CorruptRecords) -> None:
-        """I-47: only what was damaged on its way may not match its checksum."""
-        if connection.is_damaged:
-            self.counters["damaged records"] += 1
-            connection.close("damaged records")
-        else:
-            what = f"Broker {connection.broker_id} sent {self.name}: {error}"
-            self.found("I-47", what, self.source)
-
 
 def not_copied_once(
     copied: Copied,
-    events: Iterable[Event],
+    events: Sequence[Event],
     last_readers: Iterable[str],
     may_be_gone: Callable[[Value, Partition], bool],
 ) -> Iterator[str]:
     """The faults in the copies, by what the readers at the end have read."""
     stored = copied.stored
     source, target = _prefix(copied.source), _prefix(copied.target)
-    written_or_read = [event for event in events if isinstance(event, Sent | Polled)]
-    places = {str(each.partition): None for each in written_or_read}
+    places = {str(each.partition): None for each in events if isinstance(each, Sent | Polled)}
     ours = [each for each in places if each.startswith((source, target))]
     is_whole = len(ours) <= len({source, target}) and not any(
         may_be_gone(b"", each) for each in ours
@@ -183,8 +173,8 @@ def not_copied_once(
     readers = set(last_readers)
     copies: Counter[bytes] = Counter()
     due: list[bytes] = []
-    for event in written_or_read:
-        if isinstance(event, Sent) or event.consumer not in readers:
+    for event in events:
+        if not isinstance(event, Polled) or event.consumer not in readers:
             continue
         is_source = str(event.partition).startswith(source)
         for offset, value in event.records:

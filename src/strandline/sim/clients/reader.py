@@ -217,7 +217,8 @@ class Reader(SubscriptionState):
         ):
             self._compare_epochs(position, position.epoch_end, found, data.log_start_offset)
         if found.corrupt is not None:
-            self._corrupt(connection, position, found.corrupt)
+            self.sent_corrupt(connection, found.corrupt, position.at)
+            self.pause_position(position)
         self._check_client(position, found, fetched)
         if fetched is None:
             return
@@ -261,16 +262,6 @@ class Reader(SubscriptionState):
                 )
                 position.epoch_end = None
                 return
-
-    def _corrupt(self, connection: Connection, position: FetchPosition, what: str) -> None:
-        if connection.is_damaged:
-            self.counters["damaged records"] += 1
-            connection.close("damaged records")
-        else:
-            self.found(
-                "I-47", f"Broker {connection.broker_id} sent {self.name}: {what}", position.at
-            )
-        self.pause_position(position)
 
     def _out_of_range(
         self, connection: Connection, position: FetchPosition, wanted: FetchFrom, *, is_lost: bool

@@ -110,9 +110,9 @@ class Budget:
         """A process is over."""
         self.disarm(machine, how)
         if how != "stop" or lossy:
-            registered = self._world.image.brokers.get(machine.broker_id)
-            if registered is not None and self._counts_candidates:
-                self._dead[machine.broker_id] = _Crash(int(registered.epoch), lossy)
+            epoch = self._epoch_of(machine.broker_id)
+            if epoch != _UNREGISTERED and self._counts_candidates:
+                self._dead[machine.broker_id] = _Crash(epoch, lossy)
             self._record(machine, lossy=lossy)
 
     def started(self, machine: Machine) -> None:
@@ -153,8 +153,7 @@ class Budget:
 
     def _record(self, machine: Machine, *, lossy: bool, needs_new_disk: bool = False) -> None:
         me = machine.broker_id
-        registered = self._world.image.brokers.get(me)
-        epoch = _UNREGISTERED if registered is None else int(registered.epoch)
+        epoch = self._epoch_of(me)
         for partition, state in list(self._counting(me)):
             crashed = self._crashed.setdefault(partition, {})
             before = crashed.get(me)
@@ -165,6 +164,10 @@ class Budget:
             else:
                 crashed[me] = _Crash(epoch, lossy, needs_new_disk)
             self._judge(partition, state)
+
+    def _epoch_of(self, broker_id: BrokerId) -> int:
+        registered = self._world.image.brokers.get(broker_id)
+        return _UNREGISTERED if registered is None else int(registered.epoch)
 
     def _judge(self, partition: TopicPartition, state: PartitionImage) -> None:
         crashes = self._crashed[partition].values()
