@@ -5,7 +5,7 @@ These operations are not fenced by the controller epoch: they are what makes a c
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Callable, Container
 from dataclasses import replace
 from random import Random
 from typing import Final
@@ -130,11 +130,7 @@ def announce_shutdown(image: ClusterImage, broker_id: BrokerId) -> tuple[Operati
     where no other broker could take over. `BadVersion` and `NoNode` mean that the broker registered
     anew meanwhile: decide again.
     """
-    broker = image.brokers.get(broker_id)
-    if broker is None or broker.is_shutting_down:
-        return ()
-    node = replace(broker.node, is_shutting_down=True)
-    return (SetData(node.path, node.encode(), broker.version),)
+    return _changed(image, broker_id, lambda node: replace(node, is_shutting_down=True))
 
 
 def report_offline(
@@ -144,11 +140,7 @@ def report_offline(
 
     Refused as `announce_shutdown` is.
     """
-    broker = image.brokers.get(broker_id)
-    if broker is None or broker.offline == offline:
-        return ()
-    node = replace(broker.node, offline=offline)
-    return (SetData(node.path, node.encode(), broker.version),)
+    return _changed(image, broker_id, lambda node: replace(node, offline=offline))
 
 
 def tell_endpoints(
@@ -158,11 +150,18 @@ def tell_endpoints(
 
     Refused as `announce_shutdown` is.
     """
+    return _changed(image, broker_id, lambda node: replace(node, endpoints=endpoints))
+
+
+def _changed(
+    image: ClusterImage, broker_id: BrokerId, change: Callable[[BrokerNode], BrokerNode]
+) -> tuple[Operation, ...]:
+    """The registration with a change; nothing if it is so already, or the broker is gone."""
     broker = image.brokers.get(broker_id)
-    if broker is None or broker.endpoints == endpoints:
+    if broker is None:
         return ()
-    node = replace(broker.node, endpoints=endpoints)
-    return (SetData(node.path, node.encode(), broker.version),)
+    node = change(broker.node)
+    return () if node == broker.node else (SetData(node.path, node.encode(), broker.version),)
 
 
 def become_controller(
