@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from random import Random
 from uuid import UUID
 
@@ -252,8 +251,10 @@ def next_id(story: Story) -> int:
     return stored.value.first
 
 
-def catch_up_with(story: Story, *found: FoundPartition, kafkas: int | None = None) -> None:
-    if operations := catch_up(story.image, found, ONE, kafkas):
+def catch_up_with(
+    story: Story, *found: FoundPartition, used: int = -1, kafkas: int | None = None
+) -> None:
+    if operations := catch_up(story.image, found, ONE, used + 1, kafkas):
         story.do(operations)
 
 
@@ -284,10 +285,9 @@ def test_producer_ids_go_on_behind_all_that_are_known(
     in_logs: int, kafkas: int | None, first: int
 ) -> None:
     story = Story()
-    used = replace(log("a"), largest_producer_id=in_logs)
-    catch_up_with(story, used, kafkas=kafkas)
+    catch_up_with(story, log("a"), used=in_logs, kafkas=kafkas)
     assert next_id(story) == first
-    catch_up_with(story, used, kafkas=kafkas)
+    catch_up_with(story, log("a"), used=in_logs, kafkas=kafkas)
     assert next_id(story) == first + 1000, "nothing is to be caught up with any more"
 
 

@@ -131,15 +131,19 @@ class LogDirectories:
     def found(self) -> list[FoundPartition]:
         """Every loaded log."""
         return [
-            FoundPartition(
-                partition,
-                loaded.topic_id,
-                loaded.leader_epochs.latest,
-                max(loaded.producers.active, default=-1),
-            )
+            FoundPartition(partition, loaded.topic_id, loaded.leader_epochs.latest)
             for directory in self.all
             for partition, loaded in directory.logs.items()
         ]
+
+    def next_producer_id(self) -> int:
+        """It is larger than the ids of all producers whose state a log has."""
+        known = (
+            max(loaded.producers.active, default=-1)
+            for directory in self.all
+            for loaded in directory.logs.values()
+        )
+        return max(known, default=-1) + 1
 
     def settings_of_kafka(self, *, is_first: bool) -> KraftSettings | None:
         """What Kafka kept in its metadata log, if there is one that can be read. That there is one

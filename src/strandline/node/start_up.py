@@ -233,7 +233,9 @@ class StartUp:
         """Take in what only the disk knows, the first time; later such logs are strays."""
         found = self.directories.found()
         is_first = self._broker_id not in self.image.adopted_by
-        kept = self.directories.settings_of_kafka(is_first=True) if is_first else None
+        kept = None
+        if is_first or (self._is_alone and has_no_room(self.image)):
+            kept = self.directories.settings_of_kafka(is_first=is_first)
         adoption = adopt_partitions(
             self.image,
             found,
@@ -247,10 +249,13 @@ class StartUp:
         if adoption.operations:
             yield from self._write_once(adoption.operations)
         if self._is_alone:
-            if not is_first and has_no_room(self.image):
-                kept = self.directories.settings_of_kafka(is_first=False)
-            next_producer_id = None if kept is None else kept.next_producer_id
-            caught_up = catch_up(self.image, found, self._broker_id, next_producer_id)
+            caught_up = catch_up(
+                self.image,
+                found,
+                self._broker_id,
+                self.directories.next_producer_id(),
+                None if kept is None else kept.next_producer_id,
+            )
             if caught_up:
                 yield from self._write_once(caught_up)
         self.directories.set_aside(adoption.stray)

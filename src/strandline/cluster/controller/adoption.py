@@ -61,8 +61,6 @@ class FoundPartition:
     topic_id: TopicId = NO_TOPIC_ID
     latest_epoch: LeaderEpoch = NO_EPOCH
     """The largest leader epoch that the log knows."""
-    largest_producer_id: int = -1
-    """Of those whose state the log has; -1 without any."""
 
 
 @dataclass(frozen=True, slots=True)

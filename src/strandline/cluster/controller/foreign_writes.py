@@ -38,10 +38,14 @@ def catch_up(
     image: ClusterImage,
     found: Sequence[FoundPartition],
     broker_id: BrokerId,
-    next_producer_id: int | None = None,
+    next_id_of_logs: int,
+    next_id_of_kafka: int | None = None,
 ) -> tuple[Operation, ...]:
-    """The writes that make the metadata go on behind what the logs know. `next_producer_id` is what
-    Kafka's metadata log says, if there is one. Nothing where no other program has written."""
+    """The writes that make the metadata go on behind what the logs know, and behind Kafka's
+    metadata log if there is one. Nothing where no other program has written.
+
+    `next_id_of_logs` is larger than every producer id that a log knows.
+    """
     states = StateWrites(image)
     for log in found:
         topic = image.topics.get(log.partition.topic)
@@ -51,12 +55,12 @@ def catch_up(
         if log.latest_epoch > state.leader_epoch:
             after = LeaderEpoch(log.latest_epoch + 1)
             states.put(log.partition, replace(state, leader_epoch=after))
-    used = max((log.largest_producer_id + 1 for log in found), default=0)
     given = _given_out(image)
-    needs_room = next_producer_id is not None and has_no_room(image)
+    needs_room = next_id_of_kafka is not None and has_no_room(image)
     ids: list[Operation] = []
-    if needs_room or used > given:
-        ids = [_block_behind(image, broker_id, max(used, next_producer_id or 0, given))]
+    if needs_room or next_id_of_logs > given:
+        used = max(next_id_of_logs, next_id_of_kafka or 0, given)
+        ids = [_block_behind(image, broker_id, used)]
     return (*states.operations(), *ids) if states.count else fenced(image, ids)
 
 
