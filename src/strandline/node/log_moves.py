@@ -62,7 +62,6 @@ class Move:
         self.not_before_ms = 0
         self.unsynced_bytes = 0
         self.syncs = 0
-        self.copied_bytes = 0
         self._moves = moves
         self.copy: LogCopy
 
@@ -253,7 +252,6 @@ class LogMoves:
             copy.log.assign_topic_id(replica.log.topic_id)
         copied = copy.advance(SLICE_BYTES, now.wall_ms)
         self._throttle.record(copied, now.monotonic_ms)
-        move.copied_bytes += copied
         move.unsynced_bytes += copied
         move.problem = None
         self._drop_deleted(copy.log, now)

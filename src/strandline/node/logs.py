@@ -142,17 +142,7 @@ class Logs:
         name = future_directory_name(at, f"{self._random.getrandbits(128):032x}")
         path = join(directory.path, name)
         try:
-            created = Log.create(
-                self.files,
-                path,
-                at,
-                source.config,
-                now_ms=now.wall_ms,
-                random=self._random,
-                producer_expiration_ms=self._producer_expiration_ms,
-            )
-            if source.topic_id != NO_TOPIC_ID:
-                created.assign_topic_id(source.topic_id)
+            created = self._created(path, at, source.topic_id, source.config, now)
         except StorageError:
             with suppress(StorageError):  # if it stays, the next start goes on with it
                 self.files.remove_tree(path)
@@ -319,17 +309,7 @@ class Logs:
         path = join(directory.path, str(partition))
         is_new = not self.files.is_directory(path)
         try:
-            created = Log.create(
-                self.files,
-                path,
-                partition,
-                config,
-                now_ms=now.wall_ms,
-                random=self._random,
-                producer_expiration_ms=self._producer_expiration_ms,
-            )
-            if topic_id != NO_TOPIC_ID:
-                created.assign_topic_id(topic_id)
+            created = self._created(path, partition, topic_id, config, now)
         except StorageError:
             # The next attempt may find more room in another directory, and two logs would be there.
             if is_new:
@@ -337,6 +317,27 @@ class Logs:
             raise
         created.offsets.note_raised_starts_in(self._raised)
         directory.add(created)
+        return created
+
+    def _created(
+        self,
+        path: str,
+        partition: TopicPartition,
+        topic_id: TopicId,
+        config: TopicConfig,
+        now: Instant,
+    ) -> Log:
+        created = Log.create(
+            self.files,
+            path,
+            partition,
+            config,
+            now_ms=now.wall_ms,
+            random=self._random,
+            producer_expiration_ms=self._producer_expiration_ms,
+        )
+        if topic_id != NO_TOPIC_ID:
+            created.assign_topic_id(topic_id)
         return created
 
     def _undo(self, directory: Directory, partition: TopicPartition, path: str) -> None:

@@ -9,6 +9,7 @@ from strandline.authorization.acls import Operation, ResourceType
 from strandline.errors import ErrorCode
 from strandline.node.authorization.authority import Access
 from strandline.node.authorization.rule import MESSAGES, Need, Rule
+from strandline.node.log_dirs_messages import places_answer, wanted_places
 from strandline.node.request import Request
 from strandline.protocol.apis import KNOWN, ApiKey
 from strandline.protocol.messages import (
@@ -18,10 +19,8 @@ from strandline.protocol.messages import (
     describe_client_quotas,
 )
 from strandline.protocol.messages.alter_replica_log_dirs import (
-    AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirsResponse,
-    AlterReplicaLogDirTopicResult,
 )
 from strandline.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -131,19 +130,7 @@ def _credentials(
 
 
 def _log_dirs(request: Request[AlterReplicaLogDirsRequest]) -> AlterReplicaLogDirsResponse:
-    asked = {
-        (topic.name, number): None
-        for each in request.body.dirs
-        for topic in each.topics
-        for number in topic.partitions
-    }
-    results: dict[str, AlterReplicaLogDirTopicResult] = {}
-    for name, number in asked:
-        result = results.setdefault(name, AlterReplicaLogDirTopicResult(topic_name=name))
-        result.partitions.append(
-            AlterReplicaLogDirPartitionResult(partition_index=number, error_code=_DENIED)
-        )
-    return AlterReplicaLogDirsResponse(results=list(results.values()))
+    return places_answer(dict.fromkeys(wanted_places(request.body), _DENIED))
 
 
 def _inspect(access: Access, request: Request[InspectRequest]) -> bool:

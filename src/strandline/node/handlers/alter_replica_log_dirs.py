@@ -5,16 +5,12 @@ from __future__ import annotations
 from os.path import abspath
 
 from strandline.errors import ErrorCode, ProtocolError, StorageError
+from strandline.node.log_dirs_messages import places_answer, wanted_places
 from strandline.node.log_moves import LogMoves
 from strandline.node.logs import Directory
 from strandline.node.replicas import Replicas
 from strandline.node.request import Request
-from strandline.protocol.messages.alter_replica_log_dirs import (
-    AlterReplicaLogDirPartitionResult,
-    AlterReplicaLogDirsRequest,
-    AlterReplicaLogDirsResponse,
-    AlterReplicaLogDirTopicResult,
-)
+from strandline.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest
 from strandline.storage.directory_names import NAME_BYTES_MAX, future_directory_name
 from strandline.types import Instant, TopicPartition
 
@@ -28,31 +24,17 @@ class AlterReplicaLogDirsHandler:
         self._moves = moves
 
     def handle(self, request: Request[AlterReplicaLogDirsRequest], now: Instant) -> None:
-        """Begin the moves, or tell why not. Of two directories for a partition the last counts."""
-        wanted = {
-            TopicPartition(topic.name, number): each.path
-            for each in request.body.dirs
-            for topic in each.topics
-            for number in topic.partitions
-        }
-        topics: dict[str, AlterReplicaLogDirTopicResult] = {}
-        for partition, path in wanted.items():
-            code = ErrorCode.NONE
+        """Begin the moves, or tell why not."""
+        codes: dict[TopicPartition, ErrorCode] = {}
+        for partition, path in wanted_places(request.body).items():
+            codes[partition] = ErrorCode.NONE
             try:
                 self._move(partition, path, now)
             except ProtocolError as error:
-                code = error.code
+                codes[partition] = error.code
             except StorageError:
-                code = ErrorCode.KAFKA_STORAGE_ERROR
-            topic = topics.setdefault(
-                partition.topic, AlterReplicaLogDirTopicResult(topic_name=partition.topic)
-            )
-            topic.partitions.append(
-                AlterReplicaLogDirPartitionResult(
-                    partition_index=partition.partition, error_code=code
-                )
-            )
-        request.reply(AlterReplicaLogDirsResponse(results=list(topics.values())))
+                codes[partition] = ErrorCode.KAFKA_STORAGE_ERROR
+        request.reply(places_answer(codes))
 
     def _move(self, partition: TopicPartition, path: str, now: Instant) -> None:
         """Kafka's checks in Kafka's order. Raises `ProtocolError` and `StorageError`."""
