@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import trustme
-from cryptography.hazmat.primitives import serialization
+from strandline.testing.authority import Authority
 
 _NAME: Final = "SECURE"
 _USER: Final = "bench"
@@ -32,17 +31,10 @@ class Security:
     @classmethod
     def made_in(cls, directory: Path) -> Security:
         """A new authority, and a certificate for this machine."""
-        authority = trustme.CA()
-        issued = authority.issue_cert("127.0.0.1")
+        authority = Authority()
         trusted, keystore = directory / "authority.pem", directory / "keystore.pem"
-        authority.cert_pem.write_to_path(trusted)
-        key = serialization.load_pem_private_key(issued.private_key_pem.bytes(), None)
-        pem = key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
-        keystore.write_bytes(pem + b"".join(blob.bytes() for blob in issued.cert_chain_pems))
+        trusted.write_text(authority.pem)
+        keystore.write_text(authority.issue("bench"))
         return cls(trusted, keystore)
 
     def added_to(self, settings: Mapping[str, str], port: int) -> dict[str, str]:
