@@ -21,7 +21,7 @@ from strandline.lakehouse.session import session
 from strandline.lakehouse.tables.delta_spark import SESSION_SETTINGS
 from strandline.testing import Cluster
 from tests.lakehouse.locations.s3_server import KEYS, S3Server
-from tests.lakehouse.locations.s3mock import S3Mock
+from tests.lakehouse.locations.s3mock import s3mock as running_s3mock
 
 HERE = Path(__file__).parent
 _numbers = count(1)
@@ -128,8 +128,8 @@ def one_s3mock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     if not S3MOCK_JARS:
         pytest.skip("needs python -m bench.kafka_jars --of s3mock")
     with (
-        S3Mock(S3MOCK_JARS[0], tmp_path_factory.mktemp("s3mock")) as behind,
-        S3Server(behind.url) as running,
+        running_s3mock(S3MOCK_JARS[0], tmp_path_factory.mktemp("s3mock")) as behind,
+        S3Server(behind) as running,
     ):
         yield running
 

@@ -11,17 +11,16 @@ import random
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
-from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 from urllib.parse import urlsplit
 
-import duckdb
 import duckdb_extension_delta
 import duckdb_extension_httpfs
 
 from strandline.lakehouse.tables.definition import DEAD_LETTERS, LATE, TableSpec
 from strandline.types import TopicPartition
+from tests.lakehouse.duckdb_reader import use_s3, with_extensions
 from tests.lakehouse.locations.s3_server import KEYS, S3Server
 from tests.zookeeper.proxy import TcpProxy
 
@@ -83,15 +82,8 @@ class Lake:
     def places(self, spec: TableSpec) -> dict[TopicPartition, list[int]]:
         """The offsets of a Delta table's rows, late rows and dead letters, as DuckDB reads them."""
         found: dict[TopicPartition, list[int]] = {}
-        with duckdb.connect(config={"allow_unsigned_extensions": "true"}) as connection:
-            for package in (duckdb_extension_httpfs, duckdb_extension_delta):
-                [file] = Path(package.__path__[0]).rglob("*.duckdb_extension")
-                connection.load_extension(str(file))
-            host = urlsplit(self.server.url).netloc
-            connection.execute(
-                f"create secret (type s3, key_id 'k', secret 's', endpoint '{host}', "
-                "use_ssl false, url_style 'path', region 'us-east-1')"
-            )
+        with with_extensions((duckdb_extension_httpfs, duckdb_extension_delta)) as connection:
+            use_s3(connection, self.server.url)
             for side in (None, LATE, DEAD_LETTERS):
                 if side is not None and not self._has(spec, side):
                     continue

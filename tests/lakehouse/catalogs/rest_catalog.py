@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import socket
-import subprocess
 import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -15,69 +15,42 @@ from urllib.error import HTTPError, URLError
 
 import pyspark
 
-from strandline.lakehouse.session_java import find_java
-from tests.faults.processes import until
+from tests.lakehouse.java_server import java_server
 
-PATIENCE_S: Final = 120.0
 _HADOOP: Final = sorted(map(str, Path(pyspark.__file__).parent.glob("jars/hadoop-client-*.jar")))
 _MAIN: Final = "org.apache.iceberg.rest.RESTCatalogServer"
 
 
-class RestCatalog:
-    """A context manager; `uri` is its address."""
+@contextmanager
+def rest_catalog(
+    jars: Path, warehouse: str, environment: Mapping[str, str], log: Path
+) -> Iterator[str]:
+    """The address of a catalog."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    uri = f"http://127.0.0.1:{port}"
+    settings = {
+        **environment,
+        "CATALOG_REST_PORT": str(port),
+        "CATALOG_WAREHOUSE": warehouse,
+        "CATALOG_URI": "jdbc:sqlite::memory:",
+        "CATALOG_IO__IMPL": "org.apache.iceberg.aws.s3.S3FileIO",
+        "CATALOG_HTTP__CLIENT_TYPE": "urlconnection",
+        "CATALOG_S3_ENDPOINT": environment["AWS_ENDPOINT_URL"],
+        "CATALOG_S3_PATH__STYLE__ACCESS": "true",
+        "CATALOG_CLIENT_REGION": environment["AWS_REGION"],
+    }
 
-    def __init__(self, jars: Path, warehouse: str, environment: dict[str, str], log: Path) -> None:
-        self._jars = jars
-        self._log = log
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
-        self.uri = f"http://127.0.0.1:{port}"
-        self._environment = {
-            **os.environ,
-            **environment,
-            "CATALOG_REST_PORT": str(port),
-            "CATALOG_WAREHOUSE": warehouse,
-            "CATALOG_URI": "jdbc:sqlite::memory:",
-            "CATALOG_IO__IMPL": "org.apache.iceberg.aws.s3.S3FileIO",
-            "CATALOG_HTTP__CLIENT_TYPE": "urlconnection",
-            "CATALOG_S3_ENDPOINT": environment["AWS_ENDPOINT_URL"],
-            "CATALOG_S3_PATH__STYLE__ACCESS": "true",
-            "CATALOG_CLIENT_REGION": environment["AWS_REGION"],
-        }
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def __enter__(self) -> Self:
-        java = str(find_java().executable)
-        options = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m"]
-        with self._log.open("wb") as output:
-            self._process = subprocess.Popen(
-                [java, *options, "-cp", ":".join([f"{self._jars}/*", *_HADOOP]), _MAIN],
-                env=self._environment,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                stdin=subprocess.DEVNULL,
-            )
-        until(self._answers, "an answer of the REST catalog", seconds=PATIENCE_S)
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if self._process is not None:
-            self._process.terminate()
-            self._process.wait(PATIENCE_S)
-
-    def _answers(self) -> bool:
-        assert self._process is not None
-        assert self._process.poll() is None, self._log.read_text(errors="replace")[-2000:]
+    def answers() -> bool:
         try:
-            with urllib.request.urlopen(f"{self.uri}/v1/config", timeout=5):
+            with urllib.request.urlopen(f"{uri}/v1/config", timeout=5):
                 return True
         except (URLError, OSError):
             return False
+
+    arguments = ["-cp", ":".join([f"{jars}/*", *_HADOOP]), _MAIN]
+    with java_server("an answer of the REST catalog", arguments, log, answers, settings):
+        yield uri
 
 
 class LosingProxy:

@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-import duckdb
 import pytest
 from pyiceberg.catalog import load_catalog
 
@@ -16,7 +15,8 @@ from strandline.lakehouse.locations.errors import StoreTrouble
 from strandline.lakehouse.tables.committing import COMMITTED, REPLAYED
 from strandline.lakehouse.tables.spec import load_spec, save_spec
 from strandline.lakehouse.tables.store import drop_table
-from tests.lakehouse.catalogs.rest_catalog import LosingProxy, RestCatalog
+from tests.lakehouse.catalogs.rest_catalog import LosingProxy, rest_catalog
+from tests.lakehouse.duckdb_reader import use_s3, with_extensions
 from tests.lakehouse.locations.s3_server import Fault, S3Server
 from tests.lakehouse.tables.table_world import TableWorld
 
@@ -35,18 +35,18 @@ def warehouse(one_s3_server: S3Server) -> str:
 @pytest.fixture(scope="module")
 def rest(
     one_s3_server: S3Server, warehouse: str, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[RestCatalog]:
+) -> Iterator[str]:
     if not JARS.is_dir():
         pytest.skip("needs python -m bench.kafka_jars --of iceberg-rest")
     log = tmp_path_factory.mktemp("rest") / "log"
     environment = one_s3_server.environment
-    with RestCatalog(JARS, f"s3://{warehouse}/rest", environment, log) as running:
+    with rest_catalog(JARS, f"s3://{warehouse}/rest", environment, log) as running:
         yield running
 
 
 @pytest.fixture
-def proxy(rest: RestCatalog) -> Iterator[LosingProxy]:
-    with LosingProxy(rest.uri) as running:
+def proxy(rest: str) -> Iterator[LosingProxy]:
+    with LosingProxy(rest) as running:
         yield running
 
 
@@ -80,14 +80,12 @@ def test_a_table_in_a_store_and_an_sql_catalog(
         table.reopen().state()
 
 
-def test_a_table_is_found_by_name_in_a_rest_catalog(
-    s3: S3Server, bucket: str, rest: RestCatalog
-) -> None:
+def test_a_table_is_found_by_name_in_a_rest_catalog(s3: S3Server, bucket: str, rest: str) -> None:
     table = TableWorld(
         f"s3://{bucket}/flights",
         format="iceberg",
         catalog="rest",
-        catalog_properties={"uri": rest.uri},
+        catalog_properties={"uri": rest},
         namespace="bronze",
     )
     spec = table.spec
@@ -95,7 +93,7 @@ def test_a_table_is_found_by_name_in_a_rest_catalog(
     table.batch("q", 0, [{"a": 1}, b"bad"])
     table.batch("q", 1, [{"a": 2, "b": "new"}], start=2)
     assert load_spec(spec.location) == spec
-    theirs = load_catalog("theirs", type="rest", uri=rest.uri, **{"s3.endpoint": s3.url})
+    theirs = load_catalog("theirs", type="rest", uri=rest, **{"s3.endpoint": s3.url})
     rows = theirs.load_table("bronze.flights").scan().to_arrow()
     assert sorted(rows.column("a").to_pylist()) == [1, 2]
     letters = theirs.load_table("bronze.flights__dead_letters").scan().to_arrow()
@@ -105,21 +103,13 @@ def test_a_table_is_found_by_name_in_a_rest_catalog(
     assert theirs.list_tables("bronze") == []
 
 
-def by_duckdb(s3: S3Server, rest: RestCatalog, namespace: str, name: str) -> list[tuple[int]]:
+def by_duckdb(s3: S3Server, rest: str, namespace: str, name: str) -> list[tuple[int]]:
     """The column `a` of a table, by its name."""
-    connection = duckdb.connect(config={"allow_unsigned_extensions": "true"})
-    for extension in ("httpfs", "avro", "iceberg"):
-        package = pytest.importorskip(f"duckdb_extension_{extension}")
-        place = Path(package.__path__[0])
-        [file] = place.rglob(f"{extension}.duckdb_extension")
-        connection.load_extension(str(file))
-    host = s3.url.removeprefix("http://")
+    names = ("httpfs", "avro", "iceberg")
+    connection = with_extensions(pytest.importorskip(f"duckdb_extension_{each}") for each in names)
+    use_s3(connection, s3.url)
     connection.execute(
-        f"create secret (type s3, key_id 'k', secret 's', endpoint '{host}', use_ssl false, "
-        "url_style 'path', region 'us-east-1')"
-    )
-    connection.execute(
-        f"attach 'w' as lake (type iceberg, endpoint '{rest.uri}', authorization_type 'none')"
+        f"attach 'w' as lake (type iceberg, endpoint '{rest}', authorization_type 'none')"
     )
     return connection.execute(f'select a from lake."{namespace}"."{name}" order by a').fetchall()
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import datetime
-import importlib
 import json
 import os
 import shutil
@@ -18,7 +17,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-import duckdb
 import pytest
 from pyiceberg.table import StaticTable
 from pyspark.sql import SparkSession
@@ -26,6 +24,7 @@ from pyspark.sql import SparkSession
 from strandline.lakehouse.tables.names import NAMES
 from strandline.lakehouse.tables.transforms import bucket_of, parse_transform
 from tests.lakehouse.conftest import DELTA_JARS, jars_of
+from tests.lakehouse.duckdb_reader import with_extensions
 from tests.lakehouse.tables.table_world import TOPIC, TableWorld, Value
 
 Row = dict[str, Any]
@@ -126,18 +125,12 @@ def in_order(rows: list[Row]) -> list[Row]:
 def by_duckdb(extension: str, scan: str) -> list[Row]:
     """By DuckDB's reader of a format, which a package brings; of names, not of `*`."""
     columns = DIVIDED[0] if extension == "delta" else SENT[0]
-    with duckdb.connect(config={"allow_unsigned_extensions": True}) as connection:
-        for each in ("avro", extension) if extension == "iceberg" else (extension,):
-            connection.load_extension(_extension(each))
+    names = ("avro", extension) if extension == "iceberg" else (extension,)
+    packages = [pytest.importorskip(f"duckdb_extension_{each}") for each in names]
+    with with_extensions(packages) as connection:
         connection.execute("SET TimeZone = 'UTC'")
         found = connection.sql(f"SELECT {', '.join(columns)} FROM {scan}")
         return in_order(found.to_arrow_table().to_pylist())
-
-
-def _extension(name: str) -> str:
-    package = pytest.importorskip(f"duckdb_extension_{name}")
-    place = Path(importlib.import_module(package.__name__).__path__[0])
-    return str(place / "extensions" / f"v{duckdb.__version__}" / f"{name}.duckdb_extension")
 
 
 def test_iceberg_by_pyiceberg(tables: Mapping[str, Path]) -> None:
