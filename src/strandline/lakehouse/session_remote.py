@@ -90,7 +90,7 @@ def default_tasks(spark: SparkSession) -> int:
 
 
 def parallelism(spark: SparkSession) -> int:
-    """How many tasks there should be at least; a Connect server does not tell its cores."""
+    """How many tasks there should be at least; a Connect server would need a job to tell it."""
     return spark.sparkContext.defaultParallelism if has_context(spark) else _DEFAULT_TASKS
 
 
