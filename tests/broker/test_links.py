@@ -18,7 +18,9 @@ from strandline.broker.newcomers import Newcomers
 from strandline.broker.receive_buffers import BufferPool
 from strandline.broker.server import read_clock
 from strandline.broker.server_tls import ServerTls
+from strandline.broker.tls_listener import Certificates, client_context
 from strandline.broker.transport import RECEIVE_BUFFER_BYTES, Transport
+from strandline.config.listener_settings import ListenerSettings
 from strandline.node.effects import Ask, Dial, HangUp, LinkId
 from strandline.types import BrokerId, Instant
 
@@ -43,6 +45,11 @@ class Accepted:
         """The next request."""
         size = int.from_bytes(await self._read(4), "big")
         return await self._read(size)
+
+    async def first_byte(self) -> None:
+        """Wait until the first byte is here."""
+        async with asyncio.timeout(PATIENCE_S):
+            assert await self._loop.sock_recv(self._socket, 1)
 
     async def at_end(self) -> bool:
         """Whether nothing more comes."""
@@ -87,7 +94,7 @@ class Peer:
 class Rig:
     """Links, and in place of a node what was told of them."""
 
-    def __init__(self) -> None:
+    def __init__(self, tls: ServerTls) -> None:
         self.opened: list[LinkId] = []
         self.received: list[tuple[LinkId, bytes]] = []
         self.closed: list[tuple[LinkId, str]] = []
@@ -95,6 +102,8 @@ class Rig:
         self._news = asyncio.Condition()
         shared = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
         self.handles = HandleBudget(1_000, brokers=1)
+        self.newcomers = Newcomers(lambda: False, lambda: None)
+        self.handshakes = Handshakes(self.newcomers)
         self.links = Links(
             self,
             self,
@@ -102,8 +111,8 @@ class Rig:
             BufferPool(2, FrameMemory(1 << 30)),
             frame_bytes_max=FRAME_BYTES_MAX,
             handles=self.handles,
-            tls=ServerTls(),
-            handshakes=Handshakes(Newcomers(lambda: False, lambda: None)),
+            tls=tls,
+            handshakes=self.handshakes,
         )
         self._last = 0
 
@@ -178,18 +187,19 @@ def sized(payload: bytes) -> bytes:
     return len(payload).to_bytes(4, "big") + payload
 
 
-def run(test: Callable[[Rig, Peer], Awaitable[None]]) -> None:
+def run(test: Callable[[Rig, Peer], Awaitable[None]], tls: ServerTls | None = None) -> None:
     """Run a test with a rig and a peer; nothing may be left of either, nor any error unheard."""
 
     async def whole() -> list[dict[str, Any]]:
         errors: list[dict[str, Any]] = []
         asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
-        rig = Rig()
+        rig = Rig(tls or ServerTls())
         peer = Peer()
         try:
             await test(rig, peer)
         finally:
             rig.links.close()
+            rig.newcomers.close()
             peer.close()
         assert len(rig.links) == 0
         return errors
@@ -322,6 +332,26 @@ def test_the_other_side_ends_the_link() -> None:
         rig.links.hang_up(HangUp(link))
 
     run(test)
+
+
+def test_links_close_after_the_handshakes_that_they_wait_for() -> None:
+    """As a server that stops closes both, while its peers have not answered."""
+    settings = ListenerSettings({}, "SSL")
+    tls = ServerTls(links=Certificates(settings, client_context))
+
+    async def test(rig: Rig, peer: Peer) -> None:
+        for number in range(1, 5):
+            rig.dial(peer.port)
+            accepted = await peer.accepted()
+            await accepted.first_byte()
+            await rig.until(lambda wanted=number: len(rig.handshakes) == wanted)
+        rig.handshakes.close()
+        assert len(rig.handshakes) == 0
+        rig.links.close()
+        assert not rig.opened
+        assert not rig.closed
+
+    run(test, tls)
 
 
 def test_hanging_up_tells_the_other_side_only() -> None:

@@ -73,6 +73,6 @@ def test_the_page_works_as_it_stands(tmp_path: Path) -> None:
         assert brokers is not None
         brokers.terminate()
         out, errors = brokers.communicate(timeout=DEADLINE_S)
-    assert out.splitlines()[-1] == "Stopped cleanly."
+    assert out.splitlines()[-1] == "Stopped cleanly.", errors
     for secret in tmp_path.glob("*.password"):
         assert secret.read_text().strip() not in out + errors

@@ -82,9 +82,10 @@ class Handshakes:
         return handshake
 
     def give_up(self, handshake: Handshake) -> None:
-        """End one; its `done` is not called."""
-        self._end(handshake)
-        self._close(handshake)
+        """End one, unless it has ended (`close` ends all); its `done` is not called."""
+        if not handshake.is_over:
+            self._end(handshake)
+            self._close(handshake)
 
     def close(self) -> None:
         """End all of them; no `done` is called."""
