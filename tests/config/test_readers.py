@@ -18,6 +18,7 @@ from strandline.config.definition import (
 
 ROOT = Path(__file__).parents[2] / "src" / "strandline"
 PROPERTIES = {
+    "socket.receive.buffer.bytes": "receive_buffer_bytes",
     "offsets.retention.minutes": "offsets_retention_ms",
     "offsets.topic.replication.factor": "offsets_topic_replicas",
     "transaction.state.log.min.isr": "transaction_topic_min_in_sync",

@@ -22,7 +22,7 @@ def bind(listener: Listener, config: BrokerConfig) -> socket.socket:
     """A listening socket. Raises `InvalidSetting` with the address when it cannot be had."""
     buffers = (
         (socket.SO_SNDBUF, config.socket_send_buffer_bytes),
-        (socket.SO_RCVBUF, config.socket_receive_buffer_bytes),
+        (socket.SO_RCVBUF, config.receive_buffer_bytes(listener)),
     )
     try:
         sock = bound_socket(listener.host, listener.port, buffers)

@@ -52,6 +52,11 @@ class LargeFrame:
             return 0
         return min(self.size, 2 * len(self.buffer)) - len(self.buffer)
 
+    @property
+    def missing(self) -> int:
+        """How many bytes are still to come."""
+        return self.size - self._filled
+
     def room(self) -> memoryview:
         """Where more of it goes."""
         if wanted := self.wanted:

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, Protocol
 
+from strandline.broker.receive_threshold import ReceiveThreshold
 from strandline.broker.tls_socket import Data, TlsSocket
 from strandline.errors import StorageError
 from strandline.storage.files import File
@@ -41,6 +42,10 @@ class Stream(Protocol):
     def send_range(self, file: File, position: int, length: int) -> int:
         """Send as much of a file as fits; 0 if there is nothing. Raises `StorageError`."""
 
+    def expect(self, count: int) -> None:
+        """So many bytes are missing of a frame, 0 if of none: the loop need not be told of fewer.
+        Raises `OSError`."""
+
     def say_goodbye(self) -> None:
         """Tell the other side that this is the end, as far as it can be told at once."""
 
@@ -60,6 +65,9 @@ class PlainStream:
     def send_range(self, file: File, position: int, length: int) -> int:
         return send_range(self.socket.fileno(), file.fileno(), position, length)
 
+    def expect(self, count: int) -> None:
+        """Clients send a frame in one piece, or in large ones: the first are read meanwhile."""
+
     def say_goodbye(self) -> None:
         """A socket says so itself."""
 
@@ -67,11 +75,12 @@ class PlainStream:
 class TlsStream:
     """A socket whose TLS handshake is done."""
 
-    __slots__ = ("_tls", "receive", "say_goodbye", "send", "socket")
+    __slots__ = ("_threshold", "_tls", "receive", "say_goodbye", "send", "socket")
 
     def __init__(self, tls: TlsSocket) -> None:
         self.socket = tls.raw
         self._tls = tls
+        self._threshold = ReceiveThreshold(tls.raw)
         # None of these knows the stream: what OpenSSL holds is let go with the connection, and not
         # when circles are looked for.
         self.receive: Callable[[memoryview], int] = tls.recv_into
@@ -90,6 +99,11 @@ class TlsStream:
         if len(data) != wanted:
             raise StorageError(f"{file.path} ends before the range that was to be sent.")
         return self._tls.send(data)
+
+    def expect(self, count: int) -> None:
+        # A record takes more bytes than it carries, and what OpenSSL has of one does not come by
+        # the socket again.
+        self._threshold.wait_for(count - self._tls.unfinished_bytes)
 
 
 def _send(tls: TlsSocket, data: Data, flags: int = 0) -> int:

@@ -24,6 +24,7 @@ Data: TypeAlias = bytes | bytearray | memoryview
 
 RECORD_BYTES: Final = 16 * 1024
 """The most that a record of TLS carries."""
+_HEAD_BYTES: Final = 5
 _SEALED_BYTES: Final = RECORD_BYTES + 512
 """The most that such a record takes, and a little."""
 _PIECE_BYTES: Final = 2 * RECORD_BYTES
@@ -42,6 +43,41 @@ class _Scratch(threading.local):
 _scratch = _Scratch()
 
 
+class _RecordEnds:
+    """Where the records of a stream end: each begins with its type, its version and its size."""
+
+    __slots__ = ("_head", "_missing", "unfinished")
+
+    def __init__(self) -> None:
+        self._head = b""
+        """What has come of the last record, if that is less than its size."""
+        self._missing = 0
+        """How much is still to come of the last record."""
+        self.unfinished = 0
+        """How much has come of it; 0 if it is whole."""
+
+    def follow(self, data: Data) -> None:
+        """So much more has come."""
+        if self._head:
+            data, self._head = self._head + bytes(data), b""
+        count, end = len(data), self._missing
+        if end > count:
+            self._missing = end - count
+            self.unfinished += count
+            return
+        begin = end
+        while count - end >= _HEAD_BYTES:
+            begin = end
+            end += _HEAD_BYTES + (data[end + 3] << 8 | data[end + 4])
+        if end > count:
+            self._missing = end - count
+            self.unfinished = count - begin
+        else:
+            self._missing = 0
+            self.unfinished = count - end
+            self._head = bytes(data[end:])
+
+
 class TlsSocket:
     """See the module. One thread at a time may use it."""
 
@@ -49,6 +85,7 @@ class TlsSocket:
         "_has_ended",
         "_incoming",
         "_outgoing",
+        "_records",
         "_taken",
         "_unsent",
         "is_buffering",
@@ -81,6 +118,7 @@ class TlsSocket:
         self.is_buffering = False
         """Whether there may be more to read than the socket tells."""
         self._has_ended = False
+        self._records = _RecordEnds()
 
     def fileno(self) -> int:
         """The socket's."""
@@ -120,9 +158,18 @@ class TlsSocket:
             raise ssl.SSLWantReadError from None
         if not data:
             raise ConnectionError("the other side has closed the connection")
+        self._take_in(data)
+
+    def _take_in(self, data: Data) -> None:
+        self._records.follow(data)
         self._incoming.write(data)
 
     # -- Receiving ---------------------------------------------------------------------------
+
+    @property
+    def unfinished_bytes(self) -> int:
+        """How much has come of a record that is not whole, of which nothing can be read."""
+        return self._records.unfinished
 
     def recv_into(self, view: memoryview) -> int:
         """Put what has come there; how much, 0 at the end. Raises `BlockingIOError`."""
@@ -144,7 +191,7 @@ class TlsSocket:
             self._has_ended = self.is_buffering = True  # to be told of it once more
             return filled
         for at in range(0, count, _PIECE_BYTES):
-            self._incoming.write(scratch[at : min(at + _PIECE_BYTES, count)])
+            self._take_in(scratch[at : min(at + _PIECE_BYTES, count)])
             filled = self._decrypt(view, filled)
         if self._outgoing.pending:
             self._answer()

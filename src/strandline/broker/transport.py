@@ -10,7 +10,8 @@ Frames that arrive whole are handed on as slices of it; the node is done with a 
 `_LARGE_PART_BYTES` have arrived gets a buffer of its own (`receive_buffers`).
 
 A stream (`streams`) carries the bytes, as they are or within TLS. Of what OpenSSL has decrypted and
-not handed over yet the loop knows nothing: the transport looks again by itself.
+not handed over yet the loop knows nothing: the transport looks again by itself. The stream is told
+how much of a frame is missing, so that the loop need not wake for each piece.
 
 Writing. Answers are sent at once if the socket takes them; the rest waits and the node's limit of
 requests in flight keeps that rest bounded. Log ranges go out with `sendfile`, small ones are read
@@ -169,6 +170,7 @@ class Transport(Generic[PartyT]):
         receive = self._host.receive
         now = self._host.begin()
         self.last_active_ms = now.monotonic_ms
+        missing = 0
         while end - position >= 4 and connection.wants_input:
             (size,) = _SIZE.unpack_from(view, position)
             if size < 0 or size > connection.frame_bytes_max:
@@ -180,9 +182,11 @@ class Transport(Generic[PartyT]):
                 if end - start >= _LARGE_PART_BYTES:
                     if self._may_take(LARGE_BUFFER_BYTES):
                         self._large = LargeFrame(view[start:end], size, self._pool)
+                        self._stream.expect(self._large.missing)
                         self.update_watch()
                         return
                     self._is_starved = True
+                missing = size - (end - start)
                 break
             receive(connection, view[start : start + size], now)
             position = start + size
@@ -191,6 +195,7 @@ class Transport(Generic[PartyT]):
             if self.is_newcomer:
                 break
         self._leftover = bytes(view[position:end])
+        self._stream.expect(missing)
         self._is_held_back = not connection.wants_input
         if self.is_newcomer and position and position < end and not self._is_held_back:
             self._is_held_back = True
@@ -221,7 +226,9 @@ class Transport(Generic[PartyT]):
             self.close(None)
             return
         self._pool.memory.progressed(self)
-        if not large.received(count):
+        is_whole = large.received(count)
+        self._stream.expect(large.missing)
+        if not is_whole:
             return
         self._large = None
         now = self._host.begin()

@@ -17,6 +17,7 @@ from strandline.config.listeners import Listener
 from strandline.config.topic import LONG_MAX, TopicConfig
 
 _INT_MAX: Final = 2**31 - 1
+_TLS_RECEIVE_BUFFER_BYTES: Final = 102_400
 _LISTENER: Final = Listener("PLAINTEXT", "127.0.0.1", 9092)
 
 
@@ -270,6 +271,19 @@ class BrokerConfig:
         wanted = self.share_coordinator_state_topic_min_isr
         return self._shrunk("share.coordinator.state.topic.min.isr", wanted, broker_count)
 
+    def receive_buffer_bytes(self, listener: Listener) -> int:
+        """SO_RCVBUF of the connections of a listener; below 1 leaves it to the system.
+
+        With TLS, Kafka's default: clients send small records, and a system with room for megabytes
+        of them takes each one on its own instead of having the sender join them.
+        """
+        wanted = self.socket_receive_buffer_bytes
+        if listener.has_tls and not self._is_asked_for("socket.receive.buffer.bytes"):
+            return _TLS_RECEIVE_BUFFER_BYTES
+        return wanted
+
     def _shrunk(self, name: str, wanted: int, broker_count: int) -> int:
-        asked_for = any(name in layer for layer in self.layers.strongest_first())
-        return wanted if asked_for else min(wanted, max(1, broker_count))
+        return wanted if self._is_asked_for(name) else min(wanted, max(1, broker_count))
+
+    def _is_asked_for(self, name: str) -> bool:
+        return any(name in layer for layer in self.layers.strongest_first())
