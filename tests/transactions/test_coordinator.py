@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from strandline.errors import ErrorCode
@@ -94,10 +96,97 @@ def test_version_1_tells_a_repeated_end_by_the_state() -> None:
     world.end(0, version=4, commit=False)
 
     assert world.end(0, version=4, commit=False).error_code == ErrorCode.CONCURRENT_TRANSACTIONS
-    assert world.end(0, version=4).error_code == ErrorCode.INVALID_TXN_STATE
+    assert world.end(0, version=4).error_code == ErrorCode.CONCURRENT_TRANSACTIONS
     world.write_markers()
+    assert world.end(0, version=4).error_code == ErrorCode.INVALID_TXN_STATE
     assert world.end(0, version=4, commit=False).error_code == ErrorCode.NONE
     assert world.end(1, version=4, commit=False).error_code == ErrorCode.PRODUCER_FENCED
+
+
+FORMER = [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+
+
+def former(version: int = 2) -> Coordinated:
+    """A coordinator that does not know yet that another broker leads. Its producer has epoch 0."""
+    world = opened(version)
+    if version:
+        world.end(0)
+    else:
+        world.end(0, version=4)
+    world.write_markers()
+    world.refusals = list(FORMER)
+    return world
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        lambda world: world.end(1).error_code,  # a transaction that has begun elsewhere
+        lambda world: world.end(2).error_code,
+        lambda world: world.end(2, commit=False).error_code,
+        lambda world: world.end(0, producer=5000).error_code,
+        lambda world: world.end(2, version=4).error_code,
+        lambda world: world.add(2, 0),
+        lambda world: world.add(0, 0, producer=5000),
+        lambda world: world.initialize(4000, 2).error_code,
+        lambda world: world.initialize(5000, 0).error_code,
+    ],
+)
+def test_a_former_coordinator_fences_no_producer_that_may_know_more(
+    asked: Callable[[Coordinated], int],
+) -> None:
+    """Seed 102010446: a commit was refused for ever by a broker that knew nothing of it."""
+    world = former()
+    records = len(world.log)
+
+    assert asked(world) == ErrorCode.NOT_COORDINATOR
+    assert len(world.log) == records
+    told = asked(world)
+    assert told in (
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.PRODUCER_FENCED,
+    )
+    assert world.log[-1] == world.log[records - 1], "what is known is written once more"
+
+
+def test_a_former_coordinator_says_of_no_transaction_that_it_is_committed() -> None:
+    """With version 1 all transactions of a producer have one epoch."""
+    world = former(0)
+    assert world.end(0, version=4).error_code == ErrorCode.NOT_COORDINATOR
+    assert world.end(0, version=4).error_code == ErrorCode.NONE
+
+    world.add_as_client(0, 0)
+    world.refusals = list(FORMER)
+    assert world.add_as_client(0, 0) == ErrorCode.NOT_COORDINATOR
+    assert world.add_as_client(0, 0) == ErrorCode.NONE
+
+
+def test_a_producer_that_is_fenced_for_certain_hears_of_it_at_once() -> None:
+    world = former()
+    world.refusals.clear()
+    world.end(1, commit=False)
+    world.write_markers()
+    records = len(world.log)
+
+    assert world.end(0).error_code == ErrorCode.PRODUCER_FENCED
+    assert world.add(0, 0) == ErrorCode.PRODUCER_FENCED
+    assert world.initialize(4000, 0).error_code == ErrorCode.PRODUCER_FENCED
+    assert len(world.log) == records
+
+
+@pytest.mark.parametrize("is_pending", [True, False])
+def test_a_producer_that_may_know_more_asks_again_while_a_change_is_under_way(
+    is_pending: bool,
+) -> None:
+    world = opened()
+    if is_pending:
+        world.held = []
+    world.ask(EndTxnRequest(transactional_id=ID, producer_id=4000, producer_epoch=0))
+
+    assert world.end(2).error_code == ErrorCode.CONCURRENT_TRANSACTIONS
+    assert world.add(2, 0) == ErrorCode.CONCURRENT_TRANSACTIONS
+    assert world.initialize(4000, 2).error_code == ErrorCode.CONCURRENT_TRANSACTIONS
 
 
 def test_version_2_aborts_what_has_not_begun_and_commits_no_such_thing() -> None:

@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from strandline.errors import ErrorCode, ProtocolError
 from strandline.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from strandline.transactions.certainty import confirm, refuse
 from strandline.transactions.shard import Change, Entry, Shard
 from strandline.transactions.transaction import (
     COMPLETE,
@@ -51,8 +52,23 @@ def end(
         raise ProtocolError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     raises_epoch = version >= RAISES_EPOCH_SINCE
     judge = _judge_version_2 if raises_epoch else _judge_version_1
-    if judge(entry, request):
-        answer(_ended(entry.current))
+
+    def answer_now(error: ErrorCode) -> None:
+        answer(
+            _ended(entry.current) if error is ErrorCode.NONE else EndTxnResponse(error_code=error)
+        )
+
+    try:
+        is_done = judge(entry, request)
+    except ProtocolError as refusal:
+        producer = request.producer_id, request.producer_epoch
+        refuse(shard, entry, refusal, producer, now, answer_now)
+        return
+    if is_done:
+        if raises_epoch:
+            answer_now(ErrorCode.NONE)
+        else:  # It may be about the next transaction, which has the same epoch.
+            confirm(shard, entry, now, answer_now)
         return
     used_version = VERSION_2 if raises_epoch else 0
     target = entry.current.ending(

@@ -10,11 +10,13 @@ from strandline.protocol.messages.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
+from strandline.transactions.certainty import confirm, refuse
 from strandline.transactions.ending import NeedsProducerId, fence
 from strandline.transactions.shard import Change, Entry, Shard
 from strandline.transactions.transaction import (
     EPOCH_MAX,
     PREPARED,
+    VERSION_2,
     Transaction,
     TransactionState,
 )
@@ -42,6 +44,24 @@ def initialize(
     `version` is the one of transactions that the cluster has. Raises `ProtocolError` and
     `NeedsProducerId`.
     """
+    try:
+        _initialize(shard, request, fresh, version, now, answer)
+    except ProtocolError as refusal:
+        entry = shard.entries.get(request.transactional_id or "")
+        if entry is None or request.producer_id == NO_PRODUCER_ID:
+            raise
+        producer = request.producer_id, request.producer_epoch
+        refuse(shard, entry, refusal, producer, now, lambda code: answer(refused(code)))
+
+
+def _initialize(
+    shard: Shard,
+    request: InitProducerIdRequest,
+    fresh: ProducerId | None,
+    version: int,
+    now: Instant,
+    answer: Callable[[InitProducerIdResponse], None],
+) -> None:
     transactional_id = request.transactional_id or ""
     if not 0 < request.transaction_timeout_ms <= shard.settings.timeout_max_ms:
         raise ProtocolError(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
@@ -129,12 +149,18 @@ def add_partitions(
 
     Answered when the change is durable. Raises `ProtocolError`.
     """
+
+    def answer_all(error: ErrorCode) -> None:
+        answer(dict.fromkeys(partitions, error))
+
     entry = shard.entries.get(asked.transactional_id)
-    if entry is None or entry.current.producer_id != asked.producer_id:
+    if entry is None:
         raise ProtocolError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     current = entry.current
-    if current.producer_epoch != asked.producer_epoch:
-        raise ProtocolError(ErrorCode.PRODUCER_FENCED)
+    if (error := _mismatch(current, asked)) is not None:
+        producer = asked.producer_id, asked.producer_epoch
+        refuse(shard, entry, ProtocolError(error), producer, now, answer_all)
+        return
     if asked.verify_only:
         # A pending change is no matter: the partition looks once more when it appends.
         if current.state in PREPARED:
@@ -151,9 +177,19 @@ def add_partitions(
     if entry.is_pending or current.state in PREPARED:
         raise ProtocolError(ErrorCode.CONCURRENT_TRANSACTIONS)
     if current.state is TransactionState.ONGOING and partitions <= current.partitions:
-        answer(dict.fromkeys(partitions, ErrorCode.NONE))
+        if version >= VERSION_2:
+            answer_all(ErrorCode.NONE)
+        else:  # It may be about the next transaction, which has the same epoch.
+            confirm(shard, entry, now, answer_all)
         return
     target = current.joined(partitions, version, now.wall_ms)
-    shard.change(
-        [Change(entry, target)], now, answer=lambda error: answer(dict.fromkeys(partitions, error))
-    )
+    shard.change([Change(entry, target)], now, answer=answer_all)
+
+
+def _mismatch(current: Transaction, asked: AddPartitionsToTxnTransaction) -> ErrorCode | None:
+    """Why the producer that asks is not the present one."""
+    if current.producer_id != asked.producer_id:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    if current.producer_epoch != asked.producer_epoch:
+        return ErrorCode.PRODUCER_FENCED
+    return None
