@@ -314,3 +314,24 @@ def test_a_copy_whose_log_is_gone_takes_its_place_and_does_not_count_as_complete
     assert f"its copy, which ends at {5 - copied[1]}, takes its place" in notices
     assert "The log of t-0 is gone" in notices
     assert "it starts as after a crash" in notices
+
+
+def test_a_copy_that_has_lost_its_topic_takes_no_place(world: ClusterWorld) -> None:
+    """The topic may have been made anew since: its records would be another one's."""
+    world.stop(B)
+    write(world, 5)
+    here, other = directories(world, A)
+    assert alter(world, A, other) == 0
+    world.run(3)
+    assert world.stop(A)
+    files = world[A].disk.files
+    (copy,) = [name for name in files.list_directory(other) if name.endswith("-future")]
+    files.remove(f"{other}/{copy}/partition.metadata")
+    files.remove_tree(f"{here}/t-0")
+    world.start(A)
+    world.run_until(lambda: world.sim.replica(A, TopicPartition("t", 0)) is not None)
+    notices = " ".join(world[A].machine.start_notices)
+    assert "has lost the file that names its topic" in notices
+    assert "takes its place" not in notices
+    (aside,) = [name for name in files.list_directory(other) if name.endswith("-stray")]
+    assert aside.startswith("t-0.")

@@ -22,7 +22,7 @@ from strandline.storage.files import Files, join
 from strandline.storage.log import Log
 from strandline.storage.log_directory import LogDirectory, LogToLoad
 from strandline.storage.meta_properties import read_meta_properties
-from strandline.types import BrokerId, Lives, TopicId, TopicPartition
+from strandline.types import NO_TOPIC_ID, BrokerId, Lives, TopicId, TopicPartition
 
 UNKNOWN_EPOCH = -1
 
@@ -170,19 +170,25 @@ class LogDirectories:
                         and loaded.topic_id == stray.topic_id
                         and directory.offline_reason is None
                     ):
-                        self._set_aside(stray, directory, loaded)
+                        why = "is not one that the metadata gives to this broker"
+                        self._set_aside(stray.partition, directory, loaded, why)
 
     def settle_futures(self) -> None:
         """Copies of logs that are not here any more, after strays were set aside.
 
         One whose source is gone is better than nothing: it takes its place, but what it lacks may
         have been acknowledged (`promoted`). While a directory is offline, its source may be there.
+        One that a crash has left without a topic is nothing: a topic may have been made anew.
         """
         present = {at for directory in self.all for at in directory.logs}
         is_whole = all(directory.fully_loaded for directory in self.all)
         for directory in self.all:
             for at, future in list(directory.futures.items()):
-                if at not in present and is_whole and directory.offline_reason is None:
+                if at in present or not is_whole or directory.offline_reason is not None:
+                    continue
+                if future.topic_id == NO_TOPIC_ID:
+                    self._set_aside(at, directory, future, "has lost the file that names its topic")
+                else:
                     self._promote(directory, at, future)
 
     def _promote(self, directory: Directory, at: TopicPartition, future: Log) -> None:
@@ -206,13 +212,13 @@ class LogDirectories:
             if directory.offline_reason is None:
                 for at, loaded in directory.logs.items():
                     found.setdefault((at, loaded.topic_id), []).append(directory)
-        for (at, topic_id), directories in found.items():
+        for (at, _), directories in found.items():
             if len(directories) > 1:
                 best = max(directories, key=lambda each: _progress(each.logs[at]))
                 for directory in directories:
                     if directory is not best:
-                        twin = FoundPartition(at, topic_id, directory.logs[at].leader_epochs.latest)
-                        self._set_aside(twin, directory, directory.logs[at], is_twin=True)
+                        why = "lies in another directory as well, and is further on there"
+                        self._set_aside(at, directory, directory.logs[at], why)
 
     def abandon(self) -> None:
         """Let files and locks go without writing anything: the next start finds a crash."""
@@ -221,23 +227,17 @@ class LogDirectories:
                 loaded.close()
             directory.close()
 
-    def _set_aside(
-        self, stray: FoundPartition, directory: Directory, loaded: Log, *, is_twin: bool = False
-    ) -> None:
+    def _set_aside(self, at: TopicPartition, directory: Directory, loaded: Log, why: str) -> None:
         unique_id = random_uuid(self._random).hex
-        name = retired_directory_name(stray.partition, DirectoryKind.STRAY, unique_id)
+        name = retired_directory_name(at, DirectoryKind.STRAY, unique_id)
         try:
             loaded.rename_directory(join(directory.path, name))
-            directory.forget([stray.partition])
+            directory.forget([at])
         except StorageError as error:
             directory.go_offline(str(error))
         loaded.close()
-        why = "is not one that the metadata gives to this broker"
-        if is_twin:
-            why = "lies in another directory as well, and is further on there"
         self.notices.append(
-            f"The log of {stray.partition} (topic id {stray.topic_id}) {why}: it is kept as "
-            f"{loaded.directory}."
+            f"The log of {at} (topic id {loaded.topic_id}) {why}: it is kept as {loaded.directory}."
         )
 
 
