@@ -8,7 +8,9 @@ from dataclasses import replace
 import pytest
 
 from strandline.cluster.image_parts import Versioned
+from strandline.protocol.messages.delete_topics import DeleteTopicsRequest
 from strandline.types import BrokerId
+from tests.sim.callers import controller_caller, create_topic
 from tests.sim.checked_world import Checked
 
 
@@ -163,6 +165,19 @@ def test_a_member_that_stays_after_a_clean_restart(checked: Checked) -> None:
     brokers = {**image.brokers, BrokerId(2): replace(broker, epoch=999, node=node)}
     checked.tell(replace(image, brokers=brokers))
     assert checked.found == []
+
+
+def test_a_topic_that_is_made_anew_has_a_minimum_of_its_own(checked: Checked) -> None:
+    """A deleted topic has no settings, so that none of them changes (seed 102001500)."""
+    world, rules = checked.world, checked.checkers.rules.metadata
+    default = rules._minimums["t"]
+    create_topic(world, "extra", (1,), configs={"min.insync.replicas": "7"})
+    assert rules._minimums["extra"] == {7} != default
+    request = DeleteTopicsRequest(topic_names=["extra"], timeout_ms=1000)
+    controller_caller(world, "admin").ask(request, 5)
+    assert world.run_until(lambda: "extra" not in world.image.topics)
+    create_topic(world, "extra", (1,))
+    assert rules._minimums["extra"] == default
 
 
 def test_a_changed_minimum_is_followed_by_and_by(checked: Checked) -> None:

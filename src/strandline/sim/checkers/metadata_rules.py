@@ -61,6 +61,8 @@ class MetadataWatch:
         for name, topic in before.topics.items():
             present = image.topics.get(name)
             if present is None or present.topic_id != topic.topic_id:
+                self._minimums.pop(name, None)
+                self._former_minimums.pop(name, None)
                 for number in topic.partitions:
                     self._partitions.of(TopicPartition(name, number), topic.topic_id).state = None
         for name, topic in image.topics.items():
