@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from strandline.errors import StorageError
 from strandline.storage.checkpoint_file import DamagedCheckpoint
+from strandline.storage.files import OutOfHandles
 from strandline.storage.kafka_uuid import format_uuid, parse_uuid
 from strandline.storage.memory_files import MemoryFiles
 from strandline.storage.partition_metadata import read_topic_id, write_topic_id
@@ -90,3 +91,21 @@ def test_a_later_version_is_read() -> None:
 def test_damage_is_refused(data: bytes) -> None:
     with pytest.raises(DamagedCheckpoint, match=r"partition\.metadata"):
         read_topic_id(disk(data), DIRECTORY)
+
+
+@pytest.mark.parametrize("refused", ["append", "create"])
+def test_an_id_that_cannot_be_written_is_written_later(refused: str) -> None:
+    """Without file handles half of the file stayed, and damaged the log (seed 103000111)."""
+    files = disk()
+
+    def refuse(operation: str, _path: str) -> None:
+        if operation == refused:
+            raise OutOfHandles("Too many open files.")
+
+    files.on_call = refuse
+    with pytest.raises(OutOfHandles):
+        write_topic_id(files, DIRECTORY, ID, durably=False)
+    files.on_call = lambda _operation, _path: None
+    assert read_topic_id(files, DIRECTORY) is None
+    write_topic_id(files, DIRECTORY, ID, durably=False)
+    assert read_topic_id(files, DIRECTORY) == ID

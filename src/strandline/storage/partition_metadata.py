@@ -19,6 +19,7 @@ from strandline.errors import StorageError
 from strandline.storage.checkpoint_file import DamagedCheckpoint
 from strandline.storage.files import Files, MissingFile, join
 from strandline.storage.kafka_uuid import format_uuid, parse_uuid
+from strandline.storage.unsynced_write import write_unsynced
 from strandline.types import NO_TOPIC_ID, TopicId
 
 FILE_NAME: Final = "partition.metadata"
@@ -55,7 +56,7 @@ def write_topic_id(
 ) -> None:
     """Say whose partition this is. A different id in the file is `StorageError`.
 
-    If not `durably`, a power failure may leave any contents, or no file.
+    If not `durably`, a power failure may leave any contents, or no file; an error leaves no file.
     """
     if topic_id == NO_TOPIC_ID:
         raise StorageError(f"The zero topic id cannot be written to {directory}.")
@@ -71,9 +72,7 @@ def write_topic_id(
         if durably:
             files.write_atomically(path, text.encode())
         else:
-            file = files.open(path, create=True)
-            file.append(text.encode())
-            file.close()
+            write_unsynced(files, path, text.encode())
 
 
 def _value(line: str) -> str:

@@ -29,7 +29,6 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Collection, Iterable
-from contextlib import suppress
 from dataclasses import dataclass
 from struct import Struct, error
 from typing import Final
@@ -39,6 +38,7 @@ from crc32c import crc32c
 from strandline.errors import StorageError
 from strandline.storage.files import Files, MissingFile, join
 from strandline.storage.producer_entry import ProducerEntry
+from strandline.storage.unsynced_write import write_unsynced
 from strandline.types import NO_OFFSET, Offset, ProducerEpoch, ProducerId
 
 SUFFIX: Final = ".snapshot"
@@ -155,7 +155,7 @@ class ProducerSnapshots:
         if sync:
             self._files.write_atomically(path, data)
         else:
-            self._write_unsynced(path, data)
+            write_unsynced(self._files, path, data)
         if offset not in self.offsets:
             insort(self.offsets, offset)
         return path
@@ -226,19 +226,6 @@ class ProducerSnapshots:
         if strays and (not bases or strays[-1] > max(bases)):
             strays.pop()
         return self.remove(strays)
-
-    def _write_unsynced(self, path: str, data: bytes) -> None:
-        file = self._files.open(path, create=True)
-        try:
-            file.truncate(0)
-            file.append(data)
-        except StorageError:
-            # A part of it would lie there and belong to nothing.
-            with suppress(StorageError):
-                self._files.remove(path)
-            raise
-        finally:
-            file.close()
 
 
 def _entry(
