@@ -18,6 +18,7 @@ import ssl
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from struct import Struct
 from typing import Final, TypeAlias
 
 Data: TypeAlias = bytes | bytearray | memoryview
@@ -25,6 +26,8 @@ Data: TypeAlias = bytes | bytearray | memoryview
 RECORD_BYTES: Final = 16 * 1024
 """The most that a record of TLS carries."""
 _HEAD_BYTES: Final = 5
+_SIZE: Final = Struct(">H")
+"""The last two of them: how many bytes follow."""
 _SEALED_BYTES: Final = RECORD_BYTES + 512
 """The most that such a record takes, and a little."""
 _PIECE_BYTES: Final = 2 * RECORD_BYTES
@@ -65,10 +68,11 @@ class _RecordEnds:
             self._missing = end - count
             self.unfinished += count
             return
-        begin = end
-        while count - end >= _HEAD_BYTES:
+        begin, last_head, size_at = end, count - _HEAD_BYTES, _SIZE.unpack_from
+        while end <= last_head:  # for each kilobyte that librdkafka sends: it is to be fast
             begin = end
-            end += _HEAD_BYTES + (data[end + 3] << 8 | data[end + 4])
+            (size,) = size_at(data, end + 3)
+            end += size + _HEAD_BYTES
         if end > count:
             self._missing = end - count
             self.unfinished = count - begin
