@@ -99,7 +99,7 @@ class LinkTransport(Transport[Link]):
     def ask(self, chunks: Sequence[bytes | bytearray | memoryview]) -> None:
         """Send a request now, or as soon as the socket takes it."""
         if self.is_frozen:
-            self._pending.extend(bytes(chunk) for chunk in chunks)
+            self._outgoing.hold(chunks)
         else:
             self.send(chunks)
 

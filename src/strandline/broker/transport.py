@@ -13,38 +13,31 @@ A stream (`streams`) carries the bytes, as they are or within TLS. Of what OpenS
 not handed over yet the loop knows nothing: the transport looks again by itself. The stream is told
 how much of a frame is missing, so that the loop need not wake for each piece.
 
-Writing. Answers are sent at once if the socket takes them; the rest waits and the node's limit of
-requests in flight keeps that rest bounded. Log ranges go out with `sendfile`, small ones are read
-and joined with their neighbours to save system calls.
+Writing (`outgoing`). Answers are sent at once if the socket takes them; the rest waits and the
+node's limit of requests in flight keeps that rest bounded.
 """
 
 from __future__ import annotations
 
 import logging
 import socket
-from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from struct import Struct
 from typing import Final, Generic
 
-from strandline.broker.log_ranges import FileRange
+from strandline.broker.outgoing import BrokenRange, Outgoing
 from strandline.broker.receive_buffers import LARGE_BUFFER_BYTES, BufferPool, LargeFrame
 from strandline.broker.streams import Stream
 from strandline.broker.transport_host import Host, PartyT
 from strandline.errors import StorageError
 from strandline.node.effects import Chunk
-from strandline.storage.log_reader import LogSlice
 
 log = logging.getLogger(__name__)
 
 _SIZE: Final = Struct(">i")
 RECEIVE_BUFFER_BYTES: Final = 256 * 1024
 _LARGE_PART_BYTES: Final = RECEIVE_BUFFER_BYTES // 2
-_COPIED_SLICE_BYTES: Final = 16 * 1024
-_MORE_FOLLOWS: Final = getattr(socket, "MSG_MORE", 0)
-"""Where the system has it: do not send a head in a packet of its own."""
-_SEND_AT_ONCE_BYTES: Final = 1024 * 1024
 _DRAINED_BYTES_MAX: Final = 16 * 1024 * 1024
 
 
@@ -64,7 +57,7 @@ class Transport(Generic[PartyT]):
         "_is_starved",
         "_large",
         "_leftover",
-        "_pending",
+        "_outgoing",
         "_pool",
         "_shared",
         "_stream",
@@ -104,7 +97,7 @@ class Transport(Generic[PartyT]):
         """Whether a newcomer waits for its turn."""
         self._is_starved = False
         """Whether the frame that arrives waits for memory."""
-        self._pending: deque[bytes | memoryview | FileRange] = deque()
+        self._outgoing = Outgoing(stream)
         self.watching = (False, False)
 
     # -- reading -----------------------------------------------------------------------------
@@ -256,7 +249,7 @@ class Transport(Generic[PartyT]):
         self._go_on()
 
     def _go_on(self) -> None:
-        if self._is_held_back and not self._pending and self.connection.wants_input:
+        if self._is_held_back and not self._outgoing.pending and self.connection.wants_input:
             leftover, self._leftover = self._leftover, b""
             # A copy of its own: handling a frame may patch it, and `bytes` cannot be written to.
             try:
@@ -271,23 +264,8 @@ class Transport(Generic[PartyT]):
         """Send the chunks now or as soon as the socket takes them."""
         if self.closed:
             return
-        small: list[bytes | bytearray | memoryview] = []
-        copied = 0
         try:
-            for chunk in chunks:
-                if not isinstance(chunk, LogSlice):
-                    small.append(chunk)
-                elif chunk.length <= _COPIED_SLICE_BYTES and not self._pending:
-                    small.append(chunk.read())
-                    copied += chunk.length
-                    if copied > _SEND_AT_ONCE_BYTES:
-                        self._send_bytes(small)
-                        small, copied = [], 0
-                else:
-                    self._send_bytes(small, _MORE_FOLLOWS)
-                    small = []
-                    self._send_range(chunk)
-            self._send_bytes(small)
+            self._outgoing.send(chunks)
         except StorageError as error:
             self.close(f"reading a log failed: {error}")
         except OSError as error:
@@ -296,53 +274,13 @@ class Transport(Generic[PartyT]):
             self._fail(error)
         self.resume()
 
-    def _send_bytes(self, parts: list[bytes | bytearray | memoryview], flags: int = 0) -> None:
-        if not parts:
-            return
-        data = parts[0] if len(parts) == 1 else b"".join(parts)
-        if self._pending:
-            self._pending.append(bytes(data))
-            return
-        try:
-            sent = self._stream.send(data, flags)
-        except BlockingIOError:
-            sent = 0
-        if sent < len(data):
-            self._pending.append(memoryview(data)[sent:])
-
-    def _send_range(self, chunk: LogSlice) -> None:
-        position, length, cuts = chunk.position, chunk.length, chunk.file.cuts
-        if not self._pending:
-            try:
-                sent = self._stream.send_range(chunk.file, position, length)
-            except BlockingIOError:
-                sent = 0
-            position += sent
-            length -= sent
-        if length:
-            self._pending.append(FileRange(chunk.file, position, length, cuts))
-
     def on_writable(self) -> None:
         """Go on with what the socket did not take before."""
-        budget = _SEND_AT_ONCE_BYTES
         try:
-            while self._pending and budget > 0:
-                head = self._pending[0]
-                if isinstance(head, FileRange):
-                    sent = self._continue_range(head)
-                    finished = head.length == 0
-                else:
-                    sent = self._stream.send(head, 0)
-                    finished = sent == len(head)
-                    if not finished:
-                        self._pending[0] = memoryview(head)[sent:]
-                budget -= sent
-                if self.closed:
-                    return
-                if finished:
-                    self._pending.popleft()
-        except BlockingIOError:
-            pass  # The socket is full again; the loop tells us when it is not.
+            self._outgoing.go_on()
+        except BrokenRange as error:
+            self.close(str(error))
+            return
         except StorageError as error:
             self.close(f"reading a log failed: {error}")
             return
@@ -351,25 +289,12 @@ class Transport(Generic[PartyT]):
             return
         self.resume()
 
-    def _continue_range(self, head: FileRange) -> int:
-        if head.file.cuts != head.cuts:
-            self.close("a log range was cut while it was being sent")
-            return 0
-        sent = self._stream.send_range(head.file, head.position, head.length)
-        if sent == 0:
-            # The range was promised in a length field; without its bytes the stream is broken.
-            self.close("a log range was truncated while it was being sent")
-            return 0
-        head.position += sent
-        head.length -= sent
-        return sent
-
     # -- both --------------------------------------------------------------------------------
 
     @property
     def has_unsent_output(self) -> bool:
         """Whether bytes wait for the socket."""
-        return bool(self._pending)
+        return bool(self._outgoing.pending)
 
     def update_watch(self) -> None:
         """Tell the loop what this socket waits for, if that changed.
@@ -378,7 +303,7 @@ class Transport(Generic[PartyT]):
         """
         if self.closed:
             return
-        write = bool(self._pending)
+        write = bool(self._outgoing.pending)
         read = not write and not self._is_starved and self.connection.wants_input
         self._watch(read=read, write=write)
 
@@ -419,7 +344,7 @@ class Transport(Generic[PartyT]):
         if self.closed:
             return
         self.closed = True
-        self._pending.clear()
+        self._outgoing.pending.clear()
         self._large = None
         self._leftover = b""
         self._pool.memory.give_back(self)
