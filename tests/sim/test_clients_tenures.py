@@ -79,3 +79,14 @@ def test_seeds_have_groups_of_the_consumer_protocol_and_of_both() -> None:
             assert "group.consumer.session.timeout.ms" in plan.options.settings
     assert min(kinds["classic"], kinds["consumer"]) >= 10
     assert kinds["both"] >= 2
+
+
+def test_an_answer_that_is_overtaken_shows_a_tenure_between_two_of_another_member() -> None:
+    """Seed 104001083: a member's answer arrived after it had been taken out of the group."""
+    tenures = Tenures()
+    tenures.owned(2, "a", [T0])
+    tenures.owned(6, "a", [T0])
+    assert tenures.of(T0, 6, "a") == 2
+    tenures.owned(3, "b", [T0])
+    assert (tenures.of(T0, 6, "a"), tenures.newest(T0)) == (6, 6)
+    assert (tenures.of(T0, 5, "a"), tenures.of(T0, 6, "b")) == (2, 3)

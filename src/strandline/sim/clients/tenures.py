@@ -36,7 +36,7 @@ class Tenures:
     """One group. Members are named by their instance ids, which last, or else by their ids."""
 
     def __init__(self) -> None:
-        self._owners: dict[tuple[int, TopicPartition], str] = {}
+        self._owners: dict[TopicPartition, dict[int, str]] = {}
         """By epoch."""
         self._tenures: dict[TopicPartition, dict[int, str]] = {}
         self.newest_epoch = NONE
@@ -56,7 +56,7 @@ class Tenures:
         number = base + epoch
         is_anew = number < newest_before or (
             number == newest_before
-            and any(self._owners.get((number, at), member) != member for at in owned)
+            and any(self._owners.get(at, {}).get(number, member) != member for at in owned)
         )
         return base + _MADE_ANEW if is_anew else base
 
@@ -67,20 +67,13 @@ class Tenures:
         taken: list[tuple[TopicPartition, str]] = []
         self.newest_epoch = max(self.newest_epoch, epoch)
         for at in owned:
-            owner = self._owners.setdefault((epoch, at), member)
+            owners = self._owners.setdefault(at, {})
+            owner = owners.setdefault(epoch, member)
             if owner != member:
                 taken.append((at, owner))
             else:
-                self._begin(at, epoch, member)
+                self._tenures[at] = _tenures(owners)
         return taken
-
-    def _begin(self, at: TopicPartition, epoch: int, member: str) -> None:
-        tenures = self._tenures.setdefault(at, {})
-        # A coordinator that is none any more may tell a member once more what it told before: that
-        # is not a new tenure.
-        last = max((each for each in tenures if each <= epoch), default=None)
-        if last is None or tenures[last] != member:
-            tenures[epoch] = member
 
     def of(self, at: TopicPartition, epoch: int, member: str) -> int:
         """The tenure of a member that is in that epoch; `NONE` if it is not known to own it."""
@@ -93,3 +86,14 @@ class Tenures:
     def newest(self, at: TopicPartition) -> int:
         """The last tenure in an answer to a member."""
         return max(self._tenures.get(at, ()), default=NONE)
+
+
+def _tenures(owners: dict[int, str]) -> dict[int, str]:
+    """The epochs in which the owner is another one than before, whenever it was heard of: answers
+    to different members overtake each other."""
+    tenures: dict[int, str] = {}
+    last = None
+    for epoch in sorted(owners):
+        if owners[epoch] != last:
+            last = tenures[epoch] = owners[epoch]
+    return tenures
