@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from strandline.node.log_directories import UNKNOWN_EPOCH, LogDirectories
-from strandline.storage.clean_shutdown import write_marker
+from strandline.storage.clean_shutdown import CleanShutdown, write_marker
 from strandline.storage.durable_directory import make_durably
 from strandline.storage.memory_files import MemoryFiles
 from strandline.storage.real_files import RealFiles
@@ -47,7 +47,7 @@ def test_the_previous_epoch_is_known_if_all_directories_agree(
     for path, epoch in zip(paths, epochs, strict=True):
         files.make_directory(path)
         if epoch is not None:
-            write_marker(files, path, epoch)
+            write_marker(files, path, CleanShutdown(epoch))
     directories = LogDirectories(files, paths, Random(1))
     directories.open(BrokerId(1), "cluster")
     assert directories.previous_epoch == previous

@@ -244,8 +244,31 @@ def test_a_fenced_broker_claims_nothing_when_it_stops(world: ClusterWorld) -> No
     assert world[2].node.oldest_valid_broker_epoch == mine.epoch
     world.store.apply([SetData(mine.node.path, elsewhere(mine), mine.version)])
     world.run_until(lambda: world[2].node.membership.is_fenced)
-    assert world[2].node.oldest_valid_broker_epoch == -1
-    assert world[2].node.membership.lives is None
+    membership = world[2].node.membership
+    assert membership.oldest_valid_broker_epoch == -1
+    assert membership.lives is None
+    assert membership.unheard_ms is None
+
+
+def test_a_registration_that_this_process_never_saw_is_known_as_ours(world: ClusterWorld) -> None:
+    """It is frozen from before it hears of it until the session has ended."""
+    assert world.stop(2)
+    world.start(2)
+    process = world[2].machine._process
+    assert process is not None
+    world.run_until(lambda: world[2].is_up and process.unanswered > 0)
+    membership = world[2].node.membership
+    assert not membership.is_registered
+    assert membership.unheard_ms is not None
+    world.pause(2)
+    world.run_until(lambda: BrokerId(2) in world.image.brokers)
+    epoch = world.image.brokers[BrokerId(2)].epoch
+    world.run_until(lambda: BrokerId(2) not in world.image.brokers)
+    world.resume(2)
+    world.run_until(lambda: membership.is_registered)
+    assert membership.broker_epoch > epoch
+    assert membership.holds(epoch)
+    assert membership.unheard_ms is None
 
 
 def test_a_registration_whose_answer_was_lost_long_ago_is_still_known_as_ours(

@@ -23,7 +23,7 @@ def disk(data: bytes | None = None) -> MemoryFiles:
 
 def test_the_marker_is_kafkas() -> None:
     files = disk()
-    write_marker(files, "/data", 17)
+    write_marker(files, "/data", CleanShutdown(17))
     assert files.read_bytes(PATH) == b'{"version":0,"brokerEpoch":17}'
     assert take_marker(files.crash_clone(Random(3)), "/data") == CleanShutdown(17)
 
@@ -32,9 +32,17 @@ def test_c2_the_marker_names_the_processes_of_which_everything_is_there() -> Non
     """So that a directory which comes back from an older copy is not taken for complete."""
     files = disk()
     lives = ((17, 17), (20, 23))
-    write_marker(files, "/data", 17, lives)
+    write_marker(files, "/data", CleanShutdown(17, lives))
     assert files.read_bytes(PATH) == b'{"version":0,"brokerEpoch":17,"lives":[[17,17],[20,23]]}'
     assert take_marker(files, "/data") == CleanShutdown(17, lives)
+
+
+def test_the_marker_names_a_process_that_heard_of_no_registration() -> None:
+    files = disk()
+    shutdown = CleanShutdown(17, ((17, 17),), unheard_ms=1_700_000_000_000)
+    write_marker(files, "/data", shutdown)
+    assert b'"unheard":1700000000000}' in files.read_bytes(PATH)
+    assert take_marker(files, "/data") == shutdown
 
 
 @pytest.mark.parametrize(
@@ -48,7 +56,7 @@ def test_lives_that_do_not_parse_are_unknown(lives: str) -> None:
 def test_r17_it_is_taken_once_whatever_crashes() -> None:
     """KAFKA-10471: a crash while logs are loaded must count as one."""
     files = disk()
-    write_marker(files, "/data", 17)
+    write_marker(files, "/data", CleanShutdown(17))
     assert take_marker(files, "/data") == CleanShutdown(17)
     assert take_marker(files, "/data") is None
     for seed in range(30):

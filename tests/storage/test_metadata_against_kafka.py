@@ -19,7 +19,7 @@ import pytest
 from strandline.errors import ProtocolError
 from strandline.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader
 from strandline.storage.checkpoint_file import OffsetCheckpoint
-from strandline.storage.clean_shutdown import take_marker, write_marker
+from strandline.storage.clean_shutdown import CleanShutdown, take_marker, write_marker
 from strandline.storage.end_marker import EndMarker
 from strandline.storage.files import join
 from strandline.storage.kafka_uuid import format_uuid
@@ -97,7 +97,7 @@ def test_files_cross_in_both_directions(ask_kafka: Oracle, tmp_path: Path) -> No
     ]
     OffsetCheckpoint(files, join(ours, "offsets")).write(table)
     write_topic_id(files, ours, topic_id)
-    write_marker(files, ours, 4711, ((4711, 4711), (4720, 4722)))
+    write_marker(files, ours, CleanShutdown(4711, ((4711, 4711), (4720, 4722))))
     claim_directory(files, ours, BrokerId(3), "N1-cluster=:x")
     index = TransactionIndex(files, join(ours, "i.txnindex"))
     for entry in aborted:

@@ -199,7 +199,8 @@ class _Step:
             case ["strandline", "adopted_logs", number] if _is_id(number):
                 self._adopted_by |= {BrokerId(int(number))}
             case ["strandline", "registrations", number] if _is_id(number):
-                registration = RegistrationNode.decode(BrokerId(int(number)), data)
+                broker_id = BrokerId(int(number))
+                registration = RegistrationNode.decode(broker_id, data, stat.modified_zxid)
                 self._registrations.put(registration.broker_id, registration)
             case ["kafka-acl", kind, name]:
                 self._put_acls(resource_of(PatternType.LITERAL, kind, name), data, stat)

@@ -100,6 +100,15 @@ class LogDirectories:
             return ()
         return tuple(life for life in known[0] if all(life in lives for lives in known))
 
+    @property
+    def unheard_ms(self) -> int | None:
+        """When the process began that closed all directories and heard of no registration."""
+        found = {
+            None if each.clean_shutdown is None else each.clean_shutdown.unheard_ms
+            for each in self.all
+        }
+        return found.pop() if len(found) == 1 else None
+
     def load(
         self,
         config_of: Callable[[TopicPartition], TopicConfig],

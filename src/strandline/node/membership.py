@@ -64,6 +64,8 @@ class Membership:
             metadata, timers, "register with the cluster", self._decide, self._log_sentences
         )
         self._first_epoch: int = NOT_REGISTERED
+        self._replaced_by: int = NOT_REGISTERED
+        """The newest registration of another process under this id."""
         self._former_since = registration.previous_epoch
         self._former_lives = registration.lives
         self._is_leaving = False
@@ -81,9 +83,10 @@ class Membership:
             self.broker_epoch = mine.epoch
             self._was_ousted = False
             if self._first_epoch == NOT_REGISTERED:
-                self._first_epoch = mine.epoch
+                since = self._since
+                self._first_epoch = mine.epoch if since == NOT_REGISTERED else since
         elif mine is not None:
-            self._give_up_continuity()
+            self._give_up_continuity(mine)
         self._reconciler.wake()
 
     def report_offline(self, partitions: frozenset[TopicPartition]) -> None:
@@ -99,9 +102,9 @@ class Membership:
             self._registration = replace(self._registration, endpoints=endpoints)
             self._reconciler.wake()
 
-    def _give_up_continuity(self) -> None:
+    def _give_up_continuity(self, other: BrokerImage) -> None:
         """Another process has been this broker: what the cluster knows of it is not true of us."""
-        self._first_epoch = NOT_REGISTERED
+        self._first_epoch, self._replaced_by = NOT_REGISTERED, other.epoch
         self._former_since, self._former_lives = NO_PREVIOUS_EPOCH, None
         self._registration = replace(
             self._registration, previous_epoch=NO_PREVIOUS_EPOCH, lives=None
@@ -119,7 +122,22 @@ class Membership:
         recognise whichever it saw.
         """
         before = self._registration.previous_epoch
-        return self._first_epoch if before == NO_PREVIOUS_EPOCH else before
+        return self._since if before == NO_PREVIOUS_EPOCH else before
+
+    @property
+    def _since(self) -> int:
+        """The first registration of this process since which it goes on by itself.
+
+        It may not have heard of it: if it is frozen for long, the session ends meanwhile. Others
+        took it for a member under that epoch.
+        """
+        if self._first_epoch != NOT_REGISTERED:
+            return self._first_epoch
+        remembered = self._metadata.image.registrations.get(self.broker_id)
+        own_ms = self._registration.timestamp_ms
+        if remembered is None or remembered.process_ms != own_ms:
+            return NOT_REGISTERED
+        return remembered.zxid if remembered.zxid > self._replaced_by else NOT_REGISTERED
 
     @property
     def lives(self) -> Lives | None:
@@ -128,6 +146,13 @@ class Membership:
         None if that is not known: the one before, of version 0.1.0, told no more than since when.
         """
         return self._lives_until(self.broker_epoch)
+
+    @property
+    def unheard_ms(self) -> int | None:
+        """When this process began, if it does not know of any registration of its own: others may
+        have, and the next process can find that out (`RegistrationNode`)."""
+        is_unheard = self._since == self._replaced_by == NOT_REGISTERED
+        return self._registration.timestamp_ms if is_unheard else None
 
     def holds(self, epoch: int) -> bool:
         """Whether this process has everything that the broker held under that registration."""
@@ -142,14 +167,15 @@ class Membership:
         )
 
     def _lives_until(self, last_epoch: int) -> Lives | None:
-        if self._first_epoch == NOT_REGISTERED:
+        since = self._since
+        if since == NOT_REGISTERED:
             return self._former_lives
         former = self._former_lives
         if self._former_since == NO_PREVIOUS_EPOCH:
             former = ()
         elif former is None:
-            former = ((self._former_since, self._first_epoch - 1),)
-        return (*former, (self._first_epoch, last_epoch))[-_LIVES_MAX:]
+            former = ((self._former_since, since - 1),)
+        return (*former, (since, max(since, last_epoch)))[-_LIVES_MAX:]
 
     @property
     def is_registered(self) -> bool:
@@ -247,7 +273,7 @@ class Membership:
         return Decision((), remember_broker(image, self._registration))
 
     def _register(self, image: ClusterImage) -> Decision[str]:
-        if self._first_epoch != NOT_REGISTERED:
+        if self._since != NOT_REGISTERED:
             # The session expired, but this process and its logs went on.
             self._registration = self._again()
         sentence = f"Broker {self.broker_id} is registered."

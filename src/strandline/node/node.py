@@ -55,6 +55,7 @@ from strandline.node.token_expiry import TokenExpiry
 from strandline.node.topic_creation import TopicCreation
 from strandline.node.transaction_access import TransactionAccess
 from strandline.node.why.refusals import Refusal
+from strandline.storage.clean_shutdown import CleanShutdown
 from strandline.storage.compaction.dry_run import DryRun
 from strandline.storage.compaction.plan import CleaningResult
 from strandline.storage.files import Files
@@ -242,9 +243,10 @@ class Node:
 
     def closings(self, broker_epoch: int, *, at_once: int = 1) -> list[Closing]:
         """`stop` in steps of so many logs, for each log directory; all are to be finished."""
-        lives = self.membership.lives
+        membership = self.membership
+        shutdown = CleanShutdown(broker_epoch, membership.lives, membership.unheard_ms)
         return [
-            directory.closing(broker_epoch, lives, at_once=at_once)
+            directory.closing(shutdown, at_once=at_once)
             for directory in self.replicas.logs.directories
         ]
 

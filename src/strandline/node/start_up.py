@@ -41,7 +41,7 @@ from strandline.node.log_directories import UNKNOWN_EPOCH, LogDirectories
 from strandline.node.node import Node
 from strandline.node.settings import Settings
 from strandline.storage.files import Files
-from strandline.types import BrokerId, Instant, TopicPartition
+from strandline.types import BrokerId, Instant, Lives, TopicPartition
 
 if TYPE_CHECKING:
     from strandline.node.authentication.first_users import FirstUser
@@ -143,7 +143,7 @@ class StartUp:
             self._config.broker_rack,
             self._clock().wall_ms,
             previous_epoch=previous_epoch,
-            lives=None if previous_epoch == UNKNOWN_EPOCH else self.directories.lives,
+            lives=None if previous_epoch == UNKNOWN_EPOCH else self._lives(),
             features=SUPPORTED,
         )
         return Node(
@@ -182,6 +182,15 @@ class StartUp:
         log.warning("%s", notice)
         self.directories.notices.append(notice)
         return UNKNOWN_EPOCH
+
+    def _lives(self) -> Lives | None:
+        """Of which processes nothing is lost: also of the last one, if it was registered without
+        having heard of it."""
+        lives, unheard_ms = self.directories.lives, self.directories.unheard_ms
+        remembered = self.image.registrations.get(self._broker_id)
+        if lives is None or remembered is None or remembered.process_ms != unheard_ms:
+            return lives
+        return (*lives, (remembered.zxid, remembered.zxid))
 
     def id_in_use(self, image: ClusterImage) -> InvalidSetting:
         """What to say when another process has this broker's id."""

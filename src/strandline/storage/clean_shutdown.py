@@ -4,9 +4,10 @@ This file knows the marker. Its presence at start says that every log was flushe
 that nothing needs recovery, and it names the broker epoch that shut down. Before Kafka 3.7 it was
 empty; since then it is JSON: `{"version":0,"brokerEpoch":17}`.
 
-One key is our own, `"lives":[[17,17],[20,23]]`: of which processes of this broker the directory
-holds everything. A directory that comes back from an older copy lacks the later ones. Kafka and
-version 0.1.0 do not write it.
+Two keys are our own. `"lives":[[17,17],[20,23]]`: of which processes of this broker the directory
+holds everything. A directory that comes back from an older copy lacks the later ones. And
+`"unheard":1700000000000`: when the last process began, if it never heard whether it was registered;
+the cluster remembers of a registration which process it was. Kafka and version 0.1.0 write neither.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ class CleanShutdown:
     the marker does not say."""
     lives: Lives | None = None
     """None if the marker does not say."""
+    unheard_ms: int | None = None
+    """The wall time at which a process began that never heard of a registration of its own."""
 
 
 def take_marker(files: Files, directory: str) -> CleanShutdown | None:
@@ -45,27 +48,27 @@ def take_marker(files: Files, directory: str) -> CleanShutdown | None:
         return None
     files.remove(path)
     files.sync_directory(directory)
-    return CleanShutdown(_broker_epoch(data), _lives(data))
+    return CleanShutdown(_integer(data, "brokerEpoch"), _lives(data), _integer(data, "unheard"))
 
 
-def write_marker(
-    files: Files, directory: str, broker_epoch: int, lives: Lives | None = None
-) -> None:
+def write_marker(files: Files, directory: str, shutdown: CleanShutdown) -> None:
     """Say durably that everything in the log directory is flushed and closed."""
-    content: dict[str, object] = {"version": VERSION, "brokerEpoch": broker_epoch}
-    if lives is not None:
-        content["lives"] = lives
+    content: dict[str, object] = {"version": VERSION, "brokerEpoch": shutdown.broker_epoch}
+    if shutdown.lives is not None:
+        content["lives"] = shutdown.lives
+    if shutdown.unheard_ms is not None:
+        content["unheard"] = shutdown.unheard_ms
     data = json.dumps(content, separators=(",", ":")).encode()
     files.write_atomically(join(directory, FILE_NAME), data)
 
 
-def _broker_epoch(data: bytes) -> int | None:
-    """Contents that do not parse only leave the epoch unknown; the file's presence is the mark."""
+def _integer(data: bytes, key: str) -> int | None:
+    """Contents that do not parse only leave it unknown; the file's presence is the mark."""
     try:
-        epoch = json.loads(data)["brokerEpoch"]
+        number = json.loads(data)[key]
     except (ValueError, KeyError, TypeError):
         return None
-    return epoch if type(epoch) is int else None
+    return number if type(number) is int else None
 
 
 def _lives(data: bytes) -> Lives | None:

@@ -264,11 +264,9 @@ class LogDirectory(Generic[LogType]):
         Returns whether the next start may skip recovery. One log that fails to close does not
         keep the others from closing, but takes the directory offline.
         """
-        return finish(self.closing(broker_epoch, lives))
+        return finish(self.closing(CleanShutdown(broker_epoch, lives)))
 
-    def closing(
-        self, broker_epoch: int, lives: Lives | None = None, *, at_once: int = 1
-    ) -> Closing:
+    def closing(self, shutdown: CleanShutdown, *, at_once: int = 1) -> Closing:
         """`close_clean` in steps of so many logs, as their syncs take their time."""
         try:
             self.write_high_watermarks()
@@ -280,7 +278,7 @@ class LogDirectory(Generic[LogType]):
             may_mark = self.offline_reason is None and (self.fully_loaded or self.clean_shutdown)
             if may_mark:
                 with self._or_offline("mark the clean shutdown of"):
-                    write_marker(self._files, self.path, broker_epoch, lives)
+                    write_marker(self._files, self.path, shutdown)
             return bool(may_mark)
         except StorageError:
             return False

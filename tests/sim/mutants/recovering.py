@@ -43,7 +43,7 @@ def _left_there(files: Files, directory: str) -> CleanShutdown | None:
     found = take_marker(files, directory)
     if found is not None:
         since = -1 if found.broker_epoch is None else found.broker_epoch
-        write_marker(files, directory, since, found.lives)
+        write_marker(files, directory, CleanShutdown(since, found.lives))
     return found
 
 
@@ -198,6 +198,12 @@ RECOVERING: Final = (
         "A disk that comes back from an older copy is not complete (F-12).",
         ("I-23", "I-14", "I-28", "I-32"),
         patch(BrokerNode, holds=_since_then),
+    ),
+    Mutant(
+        "know-unheard-registrations",
+        "A broker that stops before it has heard of its registration holds what it held under it.",
+        ("I-23", "I-25", "I-28", "I-29"),
+        patch(LogDirectories, unheard_ms=property(nothing)),
     ),
     Mutant(
         "mark-within-the-recovered-log",

@@ -14,7 +14,7 @@ from strandline.node.transaction_host import TransactionHost
 from strandline.node.transaction_verification import Question, TransactionVerifier, Verified
 from strandline.storage.log import Log
 from strandline.storage.log_reader import LogReader
-from strandline.transactions import producing
+from strandline.transactions import certainty, producing
 from strandline.transactions.coordinator import TransactionCoordinator
 from strandline.transactions.effects import AppendRecords
 from strandline.transactions.shard import Shard
@@ -103,6 +103,13 @@ TRANSACTING: Final = (
         "The coordinator acts and answers when what it decided is committed (3.5).",
         ("I-34", "I-36", "I-37", "I-50"),
         patch(TransactionHost, _append=_committed_already),
+    ),
+    Mutant(
+        "answer-for-good-as-coordinator",
+        "A producer that may know more than its coordinator is refused when it is certain that "
+        "this is one (note 0046).",
+        ("I-37",),
+        patch(certainty, _may_be_newer=nothing),
     ),
     Mutant(
         "finish-what-is-decided",

@@ -4,12 +4,18 @@
      "endpoints": ["PLAINTEXT://h:9092"],
      "listener_security_protocol_map": {"PLAINTEXT": "PLAINTEXT"},
      "rack": "r1",                                              only when there is one
-     "features": {"name": {"min_version": 1, "max_version": 3}}}  only when there are any
+     "features": {"name": {"min_version": 1, "max_version": 3}},  only when there are any
+     "process": 1700000000000}                                  not by the first releases
 
 Written in the multi in which the broker registers, and removed when it is unregistered. Kafka's
 tree forgot a broker with its ephemeral node; since KRaft a stopped broker is still registered,
 *fenced*, until it is unregistered: replicas may be placed on it, and it is described. Brokers of
 version 0.1.0 neither write nor read this node: those that are not running are unknown then.
+
+`process` is the time at which the process began that registered last. A process may be frozen while
+its registration comes and goes, and be stopped before it hears of that; others took it for a
+member meanwhile. By this time the next process knows whose registration it was, and that nothing is
+lost of what the broker held under it.
 """
 
 from __future__ import annotations
@@ -18,6 +24,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from strandline.cluster.store import NO_ZXID, Zxid
 from strandline.cluster.znodes.brokers import (
     BrokerNode,
     Endpoint,
@@ -30,6 +37,7 @@ from strandline.cluster.znodes.content import Content, Extra, Json, encoded
 from strandline.types import BrokerId
 
 REGISTRATIONS: Final = "/strandline/registrations"
+UNKNOWN_PROCESS: Final = -1
 _VERSION: Final = 1
 
 
@@ -43,6 +51,10 @@ class RegistrationNode:
     extra: Extra = field(default_factory=dict)
     features: Mapping[str, FeatureRange] = field(default_factory=dict)
     """Empty: an earlier release wrote this node, or the broker told of none."""
+    process_ms: int = UNKNOWN_PROCESS
+    zxid: Zxid = field(default=NO_ZXID, compare=False)
+    """Of the transaction that wrote this: the epoch of that registration, until the broker changes
+    what it says."""
 
     @property
     def path(self) -> str:
@@ -58,6 +70,8 @@ class RegistrationNode:
             values["rack"] = self.rack
         if self.features:
             values["features"] = features_json(self.features)
+        if self.process_ms != UNKNOWN_PROCESS:
+            values["process"] = self.process_ms
         return encoded(values, self.extra)
 
     def endpoint_for(self, listener: str) -> Endpoint:
@@ -66,7 +80,7 @@ class RegistrationNode:
         return next(named, self.endpoints[0])
 
     @classmethod
-    def decode(cls, broker_id: BrokerId, data: bytes) -> RegistrationNode:
+    def decode(cls, broker_id: BrokerId, data: bytes, zxid: Zxid = NO_ZXID) -> RegistrationNode:
         content = Content(registration_path(broker_id), data)
         content.integer("version", _VERSION)
         protocols = content.text_mapping("listener_security_protocol_map")
@@ -76,12 +90,19 @@ class RegistrationNode:
         if not endpoints:
             raise content.malformed("it has no endpoints")
         rack, features = content.optional_text("rack"), features_of(content)
-        return cls(broker_id, endpoints, rack, content.rest(), features)
+        process_ms = content.integer("process", UNKNOWN_PROCESS)
+        return cls(broker_id, endpoints, rack, content.rest(), features, process_ms, zxid)
 
     @classmethod
     def of(cls, broker: BrokerNode) -> RegistrationNode:
         """What is remembered of that broker."""
-        return cls(broker.broker_id, broker.endpoints, broker.rack, features=broker.features)
+        return cls(
+            broker.broker_id,
+            broker.endpoints,
+            broker.rack,
+            features=broker.features,
+            process_ms=broker.timestamp_ms,
+        )
 
 
 def registration_path(broker_id: BrokerId) -> str:
