@@ -389,6 +389,19 @@ def test_out_of_order_where_the_repeated_batch_may_be_deleted_is_no_finding() ->
     assert client.counters["lost count behind a deletion"] == 1
 
 
+def test_out_of_order_behind_a_later_batch_that_a_forgetful_leader_took_is_no_finding() -> None:
+    """Seed 104002016: what was written before was deleted, and any number is taken then."""
+    stage = Stage()
+    client = settled(stage)
+    first, second = produce(stage), produce(stage)
+    stage.starts_at = 8
+    told(second, offset=8)
+    told(first, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    stage.run(10)
+    assert client.findings == []
+    assert client.counters["lost count behind a deletion"] == 1
+
+
 def test_out_of_order_where_the_repeated_batch_may_be_compacted_away_is_no_finding() -> None:
     stage = Stage()
     client = settled(stage)

@@ -15,7 +15,7 @@ in order, until it knows (KIP-98).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import zip_longest
 from typing import ClassVar, Final
@@ -62,8 +62,8 @@ class _Track:
     """Over which the last batch was sent."""
     start: StartSeen | None = None
     """Where the log began, as the last answer said."""
-    written_to: tuple[TopicId | None, int] = (None, 0)
-    """The offset behind what was acknowledged last, with the topic's id."""
+    written: dict[tuple[TopicId | None, int], int] = field(default_factory=dict)
+    """The offset behind each acknowledged batch, by its topic's id and sequence number."""
 
 
 class Producer(SimClient):
@@ -348,8 +348,9 @@ class Producer(SimClient):
 
     def _acknowledged(self, track: _Track, batch: RecordedBatch, base_offset: Offset) -> None:
         """The broker said that it is written."""
-        if self.is_idempotent and base_offset != NO_OFFSET:
-            track.written_to = (batch.topic_id, base_offset + len(batch.records))
+        if batch.identity is not None and base_offset != NO_OFFSET:
+            number = batch.identity.base_sequence
+            track.written[batch.topic_id, number] = base_offset + len(batch.records)
         if self.is_idempotent and batch.maybe_written:
             self.counters["retry acknowledged"] += 1
         epoch = self._written_in(batch)
@@ -382,11 +383,16 @@ class Producer(SimClient):
         if batch.maybe_written and self.world.is_compacted(at):
             self.counters["lost count behind a compaction"] += 1
             return
-        topic_id, written_to = self.tracks[at].written_to
-        if self.world.log_start(at) > (written_to if topic_id == batch.topic_id else 0):
+        number = 0 if batch.identity is None else batch.identity.base_sequence
+        # A leader that knows nothing of a producer may have written a later batch before this one.
+        written = self.tracks[at].written.items()
+        before = [
+            to for (topic, other), to in written if topic == batch.topic_id and other < number
+        ]
+        written_to = max(before, default=0)
+        if self.world.log_start(at) > written_to:
             self.counters["lost count behind a deletion"] += 1
             return
-        number = None if batch.identity is None else batch.identity.base_sequence
         self.found(
             "I-54",
             f"{self.name} was refused with {error.code.name} when it sent {batch.values[0]!r} with "
