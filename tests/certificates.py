@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from pathlib import Path
 
 import trustme
@@ -76,3 +77,12 @@ class Certificate:
         path = self._stem.with_name(self._stem.name + suffix)
         path.write_bytes(content)
         return path
+
+
+def contexts_in(directory: Path) -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    """A broker's TLS context, without tickets, and that of a client that trusts it."""
+    authority = Authority(directory)
+    broker = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    broker.load_cert_chain(authority.issue("broker", "localhost").both())
+    broker.num_tickets = 0
+    return broker, ssl.create_default_context(cafile=str(authority.path))

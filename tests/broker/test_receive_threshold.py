@@ -23,7 +23,7 @@ from strandline.broker.tls_socket import TlsSocket
 from strandline.config.broker import SettingLayers
 from strandline.config.listeners import Listener
 from strandline.config.load import make_broker_config
-from tests.certificates import Authority
+from tests.certificates import contexts_in
 
 PATIENCE_S: Final = 60
 
@@ -32,11 +32,7 @@ needs_threshold = pytest.mark.skipif(sys.platform != "linux", reason="only Linux
 
 @pytest.fixture(scope="module")
 def contexts(tmp_path_factory: pytest.TempPathFactory) -> tuple[ssl.SSLContext, ssl.SSLContext]:
-    authority = Authority(tmp_path_factory.mktemp("certificates"))
-    ours = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    ours.load_cert_chain(authority.issue("broker", "localhost").both())
-    ours.num_tickets = 0
-    return ours, ssl.create_default_context(cafile=str(authority.path))
+    return contexts_in(tmp_path_factory.mktemp("certificates"))
 
 
 class Sender:

@@ -12,16 +12,12 @@ import pytest
 
 from strandline.broker.streams import TlsStream
 from strandline.broker.tls_socket import RECORD_BYTES, TlsSocket
-from tests.certificates import Authority
+from tests.certificates import contexts_in
 
 
 @pytest.fixture(scope="module")
 def contexts(tmp_path_factory: pytest.TempPathFactory) -> tuple[ssl.SSLContext, ssl.SSLContext]:
-    authority = Authority(tmp_path_factory.mktemp("certificates"))
-    ours = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    ours.load_cert_chain(authority.issue("broker", "localhost").both())
-    ours.num_tickets = 0
-    return ours, ssl.create_default_context(cafile=str(authority.path))
+    return contexts_in(tmp_path_factory.mktemp("certificates"))
 
 
 class Pair:
