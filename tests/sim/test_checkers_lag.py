@@ -59,3 +59,17 @@ def test_a_leader_that_cannot_reach_the_store_keeps_a_laggard(checked: Checked) 
         checked.world.store.cut(checked.state.leader, silent=True)
         leave_behind(checked, 4_000)
     assert checked.found == []
+
+
+def test_of_a_time_in_which_it_did_not_look_nothing_is_known(checked: Checked) -> None:
+    """Seed 105011452: the store may have been away all that time."""
+    with mutated("laggards-leave"):
+        leave_behind(checked, 1_000)
+        checked.checkers._steps = -1_000_000  # no look comes by itself
+        checked.world.run_for(5_000)
+        checked.checkers.sweep()
+        assert checked.found == []
+        leave_behind(checked, 1_000)
+        assert checked.found == []
+        leave_behind(checked, 5_000)
+    assert set(checked.found) == {"I-53"}

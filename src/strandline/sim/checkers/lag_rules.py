@@ -11,8 +11,8 @@ are nearer are always in front.
 
 Both are asked only of a leader that was able to do it all that time: it worked without a gap, and
 so did the controller, which stayed the same; neither was cut off from the store, nor one from the
-other, and neither had to register anew. All of this is looked at in sweeps; what is shorter than
-the time between two of them is within the slack.
+other, and neither had to register anew. All of this is looked at in sweeps. What is shorter than the
+time between two of them is within the slack, if that is; of more, nothing is known.
 """
 
 from __future__ import annotations
@@ -55,12 +55,16 @@ class LagRules:
         """Under which broker epoch each was registered when it was last looked at."""
         self._controller: tuple[BrokerId, int] | None = None
         self._controller_since_us = 0
+        self._looked_us = 0
 
     def check(self, hostings: Mapping[BrokerId, Hosting]) -> None:
         """A sweep: look at the conditions, then at every leader of the store's states."""
         now_us = self._world.schedule.now_us
+        former_us, self._looked_us = self._looked_us, now_us
         for broker, hosting in hostings.items():
             self._look_at(broker, hosting, now_us)
+            if now_us - former_us > _SLACK_US:  # a quiet time: anything may have been broken in it
+                self._absent_us[broker] = self._hindered_us[broker] = now_us
         controller = self._world.image.controller
         office = None if controller is None else hostings.get(controller)
         if controller is None or office is None:
