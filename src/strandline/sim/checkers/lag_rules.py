@@ -11,8 +11,8 @@ are nearer are always in front.
 
 Both are asked only of a leader that was able to do it all that time: it worked without a gap, and
 so did the controller, which stayed the same; neither was cut off from the store, nor one from the
-other, and neither had to register anew. All of this is looked at in sweeps. What is shorter than the
-time between two of them is within the slack, if that is; of more, nothing is known.
+other, and neither had to register anew. All of this is looked at in sweeps. What is shorter than
+the time between two of them is within the slack, if that is; of more, nothing is known.
 """
 
 from __future__ import annotations
