@@ -21,6 +21,7 @@ from strandline.cluster.controller.partition_repair import Choice, Repair, Rules
 from strandline.cluster.controller.standings import Brokers, Members, Standing
 from strandline.cluster.controller.state_writes import StateWrites
 from strandline.cluster.image import ClusterImage, PartitionImage
+from strandline.cluster.image_parts import BrokerImage
 from strandline.cluster.store import ANY_VERSION, Operation, SetData
 from strandline.node.controller_loop import ControllerLoop
 from strandline.node.membership import Membership
@@ -158,8 +159,8 @@ def _follows_nobody(self: Replica) -> bool:
     return self.leader is None
 
 
-def _keeps_continuity(self: Membership) -> None:
-    del self
+def _keeps_continuity(self: Membership, other: BrokerImage) -> None:
+    del self, other
 
 
 _ANY_STATE = patch(StateWrites, _put_state=_any_version)

@@ -14,7 +14,7 @@ from strandline.records.codec import Codec
 from strandline.records.control import ControlType, EndTransactionMarker
 from strandline.records.record import Record
 from strandline.storage.checkpoint_file import OffsetCheckpoint
-from strandline.storage.clean_shutdown import write_marker
+from strandline.storage.clean_shutdown import CleanShutdown, write_marker
 from strandline.storage.compaction.bounds import cleanable_range
 from strandline.storage.compaction.cleaning import carry_out
 from strandline.storage.compaction.plan import CleanerSettings
@@ -134,7 +134,7 @@ class Replicas:
             if with_cleaner_offsets:
                 OffsetCheckpoint(FILES, f"{path}/{CLEANER_OFFSETS}").write(cleaned)
             if clean:
-                write_marker(FILES, path, 1)
+                write_marker(FILES, path, CleanShutdown(1))
 
     def _leave(self, log: Log) -> None:
         """As a killed process does: what only waits in memory to be written to an index is gone."""
