@@ -15,12 +15,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from strandline.errors import ErrorCode, ProtocolError
+from strandline.errors import ErrorCode
 from strandline.transactions.shard import Change, Entry, Shard
 from strandline.transactions.transaction import PREPARED, Transaction
 from strandline.types import Instant
 
-_FINAL: Final = frozenset(
+FINAL: Final = frozenset(
     {
         ErrorCode.INVALID_PRODUCER_ID_MAPPING,
         ErrorCode.INVALID_TXN_STATE,
@@ -40,23 +40,20 @@ def confirm(shard: Shard, entry: Entry, now: Instant, answer: Callable[[ErrorCod
 
 def refuse(
     shard: Shard,
-    entry: Entry,
-    refusal: ProtocolError,
+    transactional_id: str,
+    code: ErrorCode,
     producer: tuple[int, int],
     now: Instant,
     answer: Callable[[ErrorCode], None],
 ) -> None:
-    """Refuse a request of a producer (its id and epoch): now, by raising `ProtocolError`, or once
-    that is certain."""
-    if refusal.code not in _FINAL or not _may_be_newer(entry.current, *producer):
-        raise refusal
-    if entry.is_pending or entry.current.state in PREPARED:
-        raise ProtocolError(ErrorCode.CONCURRENT_TRANSACTIONS) from refusal
-
-    def told(error: ErrorCode) -> None:
-        answer(refusal.code if error is ErrorCode.NONE else error)
-
-    confirm(shard, entry, now, told)
+    """Refuse a request of a producer (its id and epoch): now, or once that is certain."""
+    entry = shard.entries.get(transactional_id)
+    if entry is None or code not in FINAL or not _may_be_newer(entry.current, *producer):
+        answer(code)
+    elif entry.is_pending or entry.current.state in PREPARED:
+        answer(ErrorCode.CONCURRENT_TRANSACTIONS)
+    else:
+        confirm(shard, entry, now, lambda error: answer(code if error is ErrorCode.NONE else error))
 
 
 def _may_be_newer(current: Transaction, producer_id: int, epoch: int) -> bool:

@@ -29,6 +29,7 @@ from strandline.protocol.messages.list_transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
 )
+from strandline.transactions.certainty import FINAL, refuse
 from strandline.transactions.effects import Call, Effect, TakeProducerId, Token
 from strandline.transactions.ending import NeedsProducerId, end, fence
 from strandline.transactions.joining import Joining
@@ -109,7 +110,19 @@ class TransactionCoordinator:
         except NeedsProducerId:
             self._take_producer_id(partial(self._handle_with_id, call))
         except ProtocolError as refusal:
-            reply(_refused(call, refusal.code))
+            self._refuse(call, refusal.code, now)
+
+    def _refuse(self, call: Call, code: ErrorCode, now: Instant) -> None:
+        def answer(error: ErrorCode) -> None:
+            self._outbox.reply(call.token, _refused(call, error))
+
+        request = call.body
+        if code not in FINAL or not isinstance(request, InitProducerIdRequest | EndTxnRequest):
+            answer(code)
+            return
+        shard = self._served(request.transactional_id)
+        producer = request.producer_id, request.producer_epoch
+        refuse(shard, request.transactional_id or "", code, producer, now, answer)
 
     def producer_id_taken(
         self, request_id: int, taken: ProducerId | ErrorCode, now: Instant

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from strandline.errors import ErrorCode, ProtocolError
 from strandline.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
-from strandline.transactions.certainty import confirm, refuse
+from strandline.transactions.certainty import confirm
 from strandline.transactions.shard import Change, Entry, Shard
 from strandline.transactions.transaction import (
     COMPLETE,
@@ -52,23 +52,11 @@ def end(
         raise ProtocolError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     raises_epoch = version >= RAISES_EPOCH_SINCE
     judge = _judge_version_2 if raises_epoch else _judge_version_1
-
-    def answer_now(error: ErrorCode) -> None:
-        answer(
-            _ended(entry.current) if error is ErrorCode.NONE else EndTxnResponse(error_code=error)
-        )
-
-    try:
-        is_done = judge(entry, request)
-    except ProtocolError as refusal:
-        producer = request.producer_id, request.producer_epoch
-        refuse(shard, entry, refusal, producer, now, answer_now)
-        return
-    if is_done:
+    if judge(entry, request):
         if raises_epoch:
-            answer_now(ErrorCode.NONE)
+            answer(_ended(entry.current))
         else:  # It may be about the next transaction, which has the same epoch.
-            confirm(shard, entry, now, answer_now)
+            confirm(shard, entry, now, lambda error: answer(_answer(error, entry.current)))
         return
     used_version = VERSION_2 if raises_epoch else 0
     target = entry.current.ending(
@@ -79,11 +67,8 @@ def end(
     )
 
     def told(error: ErrorCode) -> None:
-        if error is ErrorCode.NONE:
-            # What the client goes on with, although the markers are still to be written.
-            answer(_ended(target.completed(now.wall_ms)))
-        else:
-            answer(EndTxnResponse(error_code=error))
+        # What the client goes on with, although the markers are still to be written.
+        answer(_answer(error, target.completed(now.wall_ms)))
 
     _decide(shard, entry, target, now, told)
 
@@ -125,6 +110,10 @@ def _decide(
         answer=answer,
         durable=lambda _at: shard.send_markers(entry),
     )
+
+
+def _answer(error: ErrorCode, ended: Transaction) -> EndTxnResponse:
+    return _ended(ended) if error is ErrorCode.NONE else EndTxnResponse(error_code=error)
 
 
 def _ended(transaction: Transaction) -> EndTxnResponse:

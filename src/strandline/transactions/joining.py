@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final
 
-from strandline.errors import ProtocolError
+from strandline.errors import ErrorCode, ProtocolError
 from strandline.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
@@ -20,6 +20,7 @@ from strandline.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
 )
+from strandline.transactions.certainty import refuse
 from strandline.transactions.producing import Outcomes, add_partitions
 from strandline.transactions.shard import Shard
 from strandline.transactions.transaction import VERSION_2
@@ -43,17 +44,35 @@ class Joining:
 
     def begin(self, served: Callable[[str | None], Shard], now: Instant) -> None:
         """Ask the shards. `served` finds that of a transactional id, or raises `ProtocolError`."""
-        version = VERSION_2 if self._is_batched else 0
         if not self._transactions:
             self._answer()
         for index, asked in enumerate(self._transactions):
-            partitions = frozenset(_partitions(asked))
-            told = partial(self._told, index, asked)
-            try:
-                shard = served(asked.transactional_id)
-                add_partitions(shard, asked, partitions, version, now, told)
-            except ProtocolError as refusal:
-                told(dict.fromkeys(partitions, refusal.code))
+            self._ask(index, asked, served, now)
+
+    def _ask(
+        self,
+        index: int,
+        asked: AddPartitionsToTxnTransaction,
+        served: Callable[[str | None], Shard],
+        now: Instant,
+    ) -> None:
+        partitions = frozenset(_partitions(asked))
+        version = VERSION_2 if self._is_batched else 0
+        told = partial(self._told, index, asked)
+
+        def refused(code: ErrorCode) -> None:
+            told(dict.fromkeys(partitions, code))
+
+        try:
+            shard = served(asked.transactional_id)
+        except ProtocolError as refusal:
+            refused(refusal.code)
+            return
+        try:
+            add_partitions(shard, asked, partitions, version, now, told)
+        except ProtocolError as refusal:
+            producer = asked.producer_id, asked.producer_epoch
+            refuse(shard, asked.transactional_id, refusal.code, producer, now, refused)
 
     def _told(self, index: int, asked: AddPartitionsToTxnTransaction, outcomes: Outcomes) -> None:
         self._results[index] = _result(asked, outcomes)

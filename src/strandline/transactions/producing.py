@@ -10,7 +10,7 @@ from strandline.protocol.messages.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
-from strandline.transactions.certainty import confirm, refuse
+from strandline.transactions.certainty import confirm
 from strandline.transactions.ending import NeedsProducerId, fence
 from strandline.transactions.shard import Change, Entry, Shard
 from strandline.transactions.transaction import (
@@ -44,24 +44,6 @@ def initialize(
     `version` is the one of transactions that the cluster has. Raises `ProtocolError` and
     `NeedsProducerId`.
     """
-    try:
-        _initialize(shard, request, fresh, version, now, answer)
-    except ProtocolError as refusal:
-        entry = shard.entries.get(request.transactional_id or "")
-        if entry is None or request.producer_id == NO_PRODUCER_ID:
-            raise
-        producer = request.producer_id, request.producer_epoch
-        refuse(shard, entry, refusal, producer, now, lambda code: answer(refused(code)))
-
-
-def _initialize(
-    shard: Shard,
-    request: InitProducerIdRequest,
-    fresh: ProducerId | None,
-    version: int,
-    now: Instant,
-    answer: Callable[[InitProducerIdResponse], None],
-) -> None:
     transactional_id = request.transactional_id or ""
     if not 0 < request.transaction_timeout_ms <= shard.settings.timeout_max_ms:
         raise ProtocolError(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
@@ -154,13 +136,11 @@ def add_partitions(
         answer(dict.fromkeys(partitions, error))
 
     entry = shard.entries.get(asked.transactional_id)
-    if entry is None:
+    if entry is None or entry.current.producer_id != asked.producer_id:
         raise ProtocolError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     current = entry.current
-    if (error := _mismatch(current, asked)) is not None:
-        producer = asked.producer_id, asked.producer_epoch
-        refuse(shard, entry, ProtocolError(error), producer, now, answer_all)
-        return
+    if current.producer_epoch != asked.producer_epoch:
+        raise ProtocolError(ErrorCode.PRODUCER_FENCED)
     if asked.verify_only:
         # A pending change is no matter: the partition looks once more when it appends.
         if current.state in PREPARED:
@@ -184,12 +164,3 @@ def add_partitions(
         return
     target = current.joined(partitions, version, now.wall_ms)
     shard.change([Change(entry, target)], now, answer=answer_all)
-
-
-def _mismatch(current: Transaction, asked: AddPartitionsToTxnTransaction) -> ErrorCode | None:
-    """Why the producer that asks is not the present one."""
-    if current.producer_id != asked.producer_id:
-        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    if current.producer_epoch != asked.producer_epoch:
-        return ErrorCode.PRODUCER_FENCED
-    return None
