@@ -38,7 +38,6 @@ class Tenures:
     def __init__(self) -> None:
         self._owners: dict[TopicPartition, dict[int, str]] = {}
         """By epoch."""
-        self._tenures: dict[TopicPartition, dict[int, str]] = {}
         self.newest_epoch = NONE
         """The last epoch in an answer to any member, as a number."""
 
@@ -67,33 +66,28 @@ class Tenures:
         taken: list[tuple[TopicPartition, str]] = []
         self.newest_epoch = max(self.newest_epoch, epoch)
         for at in owned:
-            owners = self._owners.setdefault(at, {})
-            owner = owners.setdefault(epoch, member)
+            owner = self._owners.setdefault(at, {}).setdefault(epoch, member)
             if owner != member:
                 taken.append((at, owner))
-            else:
-                self._tenures[at] = _tenures(owners)
         return taken
 
     def of(self, at: TopicPartition, epoch: int, member: str) -> int:
         """The tenure of a member that is in that epoch; `NONE` if it is not known to own it."""
-        tenures = self._tenures.get(at, {})
+        tenures = self._of(at).items()
         return max(
-            (each for each, owner in tenures.items() if each <= epoch and owner == member),
-            default=NONE,
+            (each for each, owner in tenures if each <= epoch and owner == member), default=NONE
         )
 
     def newest(self, at: TopicPartition) -> int:
         """The last tenure in an answer to a member."""
-        return max(self._tenures.get(at, ()), default=NONE)
+        return max(self._of(at), default=NONE)
 
-
-def _tenures(owners: dict[int, str]) -> dict[int, str]:
-    """The epochs in which the owner is another one than before, whenever it was heard of: answers
-    to different members overtake each other."""
-    tenures: dict[int, str] = {}
-    last = None
-    for epoch in sorted(owners):
-        if owners[epoch] != last:
-            last = tenures[epoch] = owners[epoch]
-    return tenures
+    def _of(self, at: TopicPartition) -> dict[int, str]:
+        """The epochs in which the owner is another one than before, whenever it was heard of:
+        answers to different members overtake each other."""
+        tenures: dict[int, str] = {}
+        last = None
+        for epoch, owner in sorted(self._owners.get(at, {}).items()):
+            if owner != last:
+                last = tenures[epoch] = owner
+        return tenures
