@@ -48,7 +48,7 @@ from strandline.storage.files import (
 )
 from strandline.storage.flush_plan import Closing, finish
 from strandline.storage.meta_properties import ForeignDirectory, MetaProperties, claim_directory
-from strandline.types import NO_OFFSET, BrokerId, Lives, Offset, TopicPartition
+from strandline.types import NO_OFFSET, BrokerId, Offset, TopicPartition
 
 LOCK_FILE: Final = ".lock"
 RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
@@ -258,13 +258,13 @@ class LogDirectory(Generic[LogType]):
 
     # ── closing ────────────────────────────────────────────────────────────────────────────────
 
-    def close_clean(self, broker_epoch: int, lives: Lives | None = None) -> bool:
+    def close_clean(self, broker_epoch: int) -> bool:
         """Sync and close every log, write the tables, mark the shutdown clean, release the lock.
 
         Returns whether the next start may skip recovery. One log that fails to close does not
         keep the others from closing, but takes the directory offline.
         """
-        return finish(self.closing(CleanShutdown(broker_epoch, lives)))
+        return finish(self.closing(CleanShutdown(broker_epoch)))
 
     def closing(self, shutdown: CleanShutdown, *, at_once: int = 1) -> Closing:
         """`close_clean` in steps of so many logs, as their syncs take their time."""
