@@ -39,7 +39,8 @@ from typing import Final
 
 from bench.brokers import Launch, StrandlineBroker
 from bench.environment import describe
-from bench.hostile_attacks import PASSWORD, THREADS, USER, Attack, frame, run
+from bench.hostile_attacks import PASSWORD, THREADS, USER, Attack, run
+from bench.raw_connection import frame_of
 from bench.readiness import free_port
 from bench.secure import Security
 from strandline.protocol.messages.produce import (
@@ -119,7 +120,7 @@ class Honest:
         batch = build_batch([Record(timestamp=int(time.time() * 1000), value=b"x" * 1024)])
         partition = PartitionProduceData(index=0, records=memoryview(batch))
         topic = TopicProduceData(name=TOPIC, partition_data=[partition])
-        self._request = frame(ProduceRequest(acks=1, timeout_ms=30_000, topic_data=[topic]), 9)
+        self._request = frame_of(ProduceRequest(acks=1, timeout_ms=30_000, topic_data=[topic]), 9)
         self._socket: socket.socket | None = None
 
     def work(self, until: Callable[[float], bool]) -> Measured:
@@ -162,9 +163,9 @@ class Honest:
         if context is not None:
             sock = context.wrap_socket(sock, server_hostname="127.0.0.1")
         self._socket = sock
-        self._exchange(frame(SaslHandshakeRequest(mechanism="PLAIN"), 1))
+        self._exchange(frame_of(SaslHandshakeRequest(mechanism="PLAIN"), 1))
         password = b"\0honest\0honest-secret" if self._security is None else self._security.login
-        self._exchange(frame(SaslAuthenticateRequest(auth_bytes=password), 2))
+        self._exchange(frame_of(SaslAuthenticateRequest(auth_bytes=password), 2))
 
     def _ask(self, request: bytes) -> int:
         """The error code of a produce answer: version 9, one topic, one partition."""

@@ -19,8 +19,7 @@ from multiprocessing.synchronize import Event
 from random import Random
 
 from bench.hostile_handshakes import Handshaker, flood
-from strandline.protocol.apis import KNOWN
-from strandline.protocol.framing import request_frame
+from bench.raw_connection import frame_of
 from strandline.protocol.messages.api_versions import ApiVersionsRequest
 from strandline.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -172,17 +171,9 @@ def _connect(port: int, random: Random) -> socket.socket:
 def login() -> bytes:
     """Handshake and password, which need not wait for each other's answers."""
     password = f"\0{USER}\0{PASSWORD}".encode()
-    return frame(SaslHandshakeRequest(mechanism="PLAIN"), 1) + frame(
+    return frame_of(SaslHandshakeRequest(mechanism="PLAIN"), 1) + frame_of(
         SaslAuthenticateRequest(auth_bytes=password), 2
     )
-
-
-def frame(message: object, version: int) -> bytes:
-    """A request with its size."""
-    name = type(message).__name__.removesuffix("Request")
-    api = next(each for each in KNOWN.values() if each.name == name)
-    chunks = request_frame(api, version, 1, "hostile", message)
-    return b"".join(bytes(each) for each in chunks)  # type: ignore[arg-type]  # no ranges of files
 
 
 def malformed(random: Random) -> Iterator[bytes]:
@@ -196,16 +187,16 @@ def _good() -> list[bytes]:
     partition = FetchPartition(partition=0, partition_max_bytes=1 << 20)
     looked = ListOffsetsTopic(name=_TOPIC, partitions=[ListOffsetsPartition(timestamp=-1)])
     return [
-        frame(ApiVersionsRequest(client_software_name="h", client_software_version="1"), 3),
-        frame(MetadataRequest(topics=[MetadataRequestTopic(name=_TOPIC)]), 12),
-        frame(
+        frame_of(ApiVersionsRequest(client_software_name="h", client_software_version="1"), 3),
+        frame_of(MetadataRequest(topics=[MetadataRequestTopic(name=_TOPIC)]), 12),
+        frame_of(
             FetchRequest(
                 max_bytes=1 << 20, topics=[FetchTopic(topic=_TOPIC, partitions=[partition])]
             ),
             11,
         ),
-        frame(ListOffsetsRequest(replica_id=-1, topics=[looked]), 7),
-        frame(
+        frame_of(ListOffsetsRequest(replica_id=-1, topics=[looked]), 7),
+        frame_of(
             DescribeConfigsRequest(
                 resources=[
                     DescribeConfigsResource(

@@ -69,7 +69,7 @@ def _measure(
         finally:
             broker.end()
         if what == "segments":
-            _put_in(made, broker.directory / "data", count)
+            put_in(made, broker.directory / "data", count)
     for _ in range(rounds):
         for broker in brokers:
             taken[broker.label].append(broker.start().seconds)
@@ -77,7 +77,7 @@ def _measure(
     return taken
 
 
-def _put_in(made: Path, data: Path, segments: int) -> None:
+def put_in(made: Path, data: Path, segments: int) -> None:
     """Give the broker's partition the segments, and its checkpoint the offset of their end."""
     source, target = made / "long-0", data / "long-0"
     for each in target.iterdir():

@@ -19,7 +19,6 @@ import argparse
 import os
 import shutil
 import signal
-import socket
 import statistics
 import subprocess
 import sys
@@ -29,25 +28,22 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from struct import Struct
-from typing import Any, Final
+from typing import Final
 
 from bench.brokers import Launch
 from bench.environment import processor_name
 from bench.kafka_jars import zookeeper_jars
 from bench.native import default_cache
+from bench.raw_connection import RawConnection
 from bench.readiness import free_port, wait_until_ready
 from bench.topics import Topics
 from bench.zookeeper import ZooKeeper
 from strandline.errors import ErrorCode
-from strandline.protocol.apis import KNOWN, ApiKey
-from strandline.protocol.framing import parse_response_header, request_frame
 from strandline.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
     TopicProduceData,
 )
-from strandline.protocol.schema import decode_response
 from strandline.records.builder import build_batch
 from strandline.records.record import Record
 from strandline.types import NO_OFFSET
@@ -63,7 +59,6 @@ PROBE_EVERY_S: Final = 0.05
 AFTERWARDS_S: Final = 2.0
 PATIENCE_S: Final = 300.0
 PRODUCE_VERSION: Final = 9
-_SIZE: Final = Struct(">i")
 _MOVED: Final = "moved"
 _APART: Final = "apart"
 
@@ -209,8 +204,7 @@ class _Producer:
     """One connection; one request at a time."""
 
     def __init__(self, port: int) -> None:
-        self._socket = socket.create_connection(("127.0.0.1", port), PATIENCE_S)
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._connection = RawConnection(port)
         self._record = build_batch([Record(NO_OFFSET, 1_700_000_000_000, None, b"." * 100)])
 
     def produce(self, topic: str, partitions: Sequence[int]) -> list[ErrorCode]:
@@ -224,24 +218,12 @@ class _Producer:
             timeout_ms=30_000,
             topic_data=[TopicProduceData(name=topic, partition_data=data)],
         )
-        api = KNOWN[ApiKey.PRODUCE]
-        chunks = request_frame(api, PRODUCE_VERSION, 1, "bench", request)
-        self._socket.sendall(b"".join(bytes(each) for each in chunks))  # type: ignore[arg-type]
-        (size,) = _SIZE.unpack(self._exactly(_SIZE.size))
-        frame = self._exactly(size)
-        _, position = parse_response_header(memoryview(frame), api, PRODUCE_VERSION)
-        answer: Any = decode_response(ApiKey.PRODUCE, PRODUCE_VERSION, frame, position)
+        answer = self._connection.answer(request, PRODUCE_VERSION)
         codes = [p.error_code for t in answer.responses for p in t.partition_responses]
         return [ErrorCode(code) for code in codes if code]
 
     def close(self) -> None:
-        self._socket.close()
-
-    def _exactly(self, size: int) -> bytes:
-        data = self._socket.recv(size, socket.MSG_WAITALL)
-        if len(data) != size:
-            raise SystemExit("The broker closed the connection.")
-        return data
+        self._connection.close()
 
 
 def _line(what: str, label: str, rounds: list[list[float]]) -> str:

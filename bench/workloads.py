@@ -319,6 +319,20 @@ def measure(broker: Broker, command: list[str]) -> Measured:
     )
 
 
+def load(broker: Broker, topic: str, setup: Setup, size: int) -> None:
+    """Write records of 1 KB in batches of 64 KB into one partition: so many bytes."""
+    options = {
+        "connections": 1,
+        "partitions": 1,
+        "inflight": 4,
+        "record-bytes": 1024,
+        "batch-bytes": 64 * 1024,
+        "milliseconds": int(CLIENT_TIMEOUT_S * 1000),
+        "max-bytes": size,
+    }
+    _run_client(_loadgen("produce", broker, topic, setup, options))
+
+
 def _run_client(command: list[str]) -> dict[str, float]:
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=CLIENT_TIMEOUT_S, check=False

@@ -19,7 +19,7 @@ from strandline.errors import ErrorCode
 from strandline.node import coordinator_loading
 from strandline.node.authorization.authority import Authority
 from strandline.node.outbox import Origin, Refused
-from strandline.node.status.document import Certificate
+from strandline.node.status.broker_document import Certificate
 from strandline.node.why import refusals
 from strandline.node.why.document import page
 from strandline.node.why.refusals import ENTRIES_MAX, LOG_INTERVAL_MS

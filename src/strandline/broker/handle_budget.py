@@ -22,7 +22,7 @@ from strandline.storage.file_handles import FileHandles
 from strandline.storage.real_files import RealFiles
 
 if TYPE_CHECKING:
-    from strandline.node.status.document import Handles
+    from strandline.node.status.broker_document import Handles
 
 log = logging.getLogger(__name__)
 
@@ -93,7 +93,7 @@ class HandleBudget:
     def use(self) -> Handles:
         """Who has how many now."""
         # A broker starts without the document, which is asked for later, if at all.
-        from strandline.node.status.document import Handles
+        from strandline.node.status.broker_document import Handles
 
         files = self.handles
         return Handles(

@@ -23,6 +23,7 @@ from functools import partial
 from typing import Any, Final, Protocol, TypeAlias
 
 from strandline.broker.acceptor import OUT_OF_RESOURCES
+from strandline.broker.event_loop import readiness_of
 from strandline.broker.handle_budget import HandleBudget
 from strandline.broker.handshakes import Handshakes, reason_of
 from strandline.broker.receive_buffers import BufferPool
@@ -146,6 +147,7 @@ class Links:
         self._pool = pool
         self._handles = handles
         self._loop = asyncio.get_running_loop()
+        self._readiness = readiness_of(self._loop)
         self._links: dict[LinkId, Link] = {}
         self._blocked: frozenset[BrokerId] = frozenset()
 
@@ -164,8 +166,8 @@ class Links:
     def disconnected(self, transport: LinkTransport, reason: str | None) -> None:
         """A transport is about to close its socket."""
         descriptor = transport.socket.fileno()
-        self._loop.remove_reader(descriptor)
-        self._loop.remove_writer(descriptor)
+        self._readiness.remove_reader(descriptor)
+        self._readiness.remove_writer(descriptor)
         self._let_go(transport.socket)
         self._over(transport.connection, reason or "it closed the connection")
 

@@ -19,11 +19,12 @@ from strandline.broker.acceptor import Acceptor, Limits, ListenerSocket
 from strandline.broker.admission import Admission
 from strandline.broker.cleaners import Cleaners
 from strandline.broker.connection_limits import ConnectionLimits
+from strandline.broker.event_loop import readiness_of
 from strandline.broker.handshakes import Handshakes
 from strandline.broker.idle import IdleConnections
 from strandline.broker.links import Links
 from strandline.broker.listening import Listening
-from strandline.broker.newcomers import Newcomers, Readiness, Suspects
+from strandline.broker.newcomers import Newcomers, Suspects
 from strandline.broker.receive_buffers import BufferPool
 from strandline.broker.server_tls import ServerTls
 from strandline.broker.slow_work import SlowWork
@@ -90,6 +91,7 @@ class Server:
         self._on_halt = on_halt
         self._node = node
         self._loop = asyncio.get_running_loop()
+        self._readiness = readiness_of(self._loop)
         self._transports: dict[ConnectionId, Transport[Connection]] = {}
         self._suspects = Suspects()
         self._newcomers = Newcomers(self._is_flood, self._end_turn_now)
@@ -219,8 +221,9 @@ class Server:
         self._acceptor.pause()
         self._newcomers.pause()
         for transport in self._connected():
-            self._loop.remove_reader(transport.socket)
-            self._loop.remove_writer(transport.socket)
+            descriptor = transport.socket.fileno()
+            self._readiness.remove_reader(descriptor)
+            self._readiness.remove_writer(descriptor)
 
     def resume(self) -> None:
         """Go on where `pause` stopped; timers that are overdue ring late."""
@@ -294,7 +297,7 @@ class Server:
         # By its number: asyncio writes down the socket itself when it does not know it, which costs
         # more than all else that is done to accept a connection.
         descriptor = transport.socket.fileno()
-        readiness: Readiness = self._newcomers if transport.is_newcomer else self._loop
+        readiness = self._newcomers if transport.is_newcomer else self._readiness
         if read:
             readiness.add_reader(descriptor, transport.on_readable)
         else:
@@ -331,7 +334,7 @@ class Server:
         """Forget a transport that is about to close its socket."""
         connection = transport.connection
         descriptor = transport.socket.fileno()
-        readiness: Readiness = self._newcomers if transport.is_newcomer else self._loop
+        readiness = self._newcomers if transport.is_newcomer else self._readiness
         readiness.remove_reader(descriptor)
         readiness.remove_writer(descriptor)
         if transport.is_turned_out:

@@ -12,7 +12,7 @@ from strandline.config.listeners import Listener
 
 if TYPE_CHECKING:
     from strandline.broker.tls_listener import Certificates, TlsListener
-    from strandline.node.status.document import Certificate
+    from strandline.node.status.broker_document import Certificate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

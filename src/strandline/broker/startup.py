@@ -21,6 +21,7 @@ from strandline.broker.acceptor import Limits, ListenerSocket
 from strandline.broker.addresses import advertised_endpoints, bind, bound
 from strandline.broker.embedded_client import EmbeddedClient
 from strandline.broker.embedded_store import EmbeddedStore
+from strandline.broker.event_loop import loop_use
 from strandline.broker.exposure import exposure_notices
 from strandline.broker.frame_memory import FrameMemory
 from strandline.broker.handle_budget import HandleBudget
@@ -148,6 +149,7 @@ class _Start:
         node = self._start_up.make_node(endpoints, self._checker)
         self._node = node
         node.parts.handle_use = lambda: self._handles.use
+        node.parts.loop_use = loop_use
         node.parts.certificates = tls.own_certificates
         node.quotas.stopwatch = time.monotonic_ns
         server = self._server = Server(

@@ -26,7 +26,7 @@ from strandline.errors import InvalidSetting
 from strandline.node.authentication.der import expires_ms
 from strandline.node.authentication.distinguished_name import subject_of
 from strandline.node.authentication.principal_rules import PrincipalRules
-from strandline.node.status import document
+from strandline.node.status import broker_document
 from strandline.types import ANONYMOUS, USER, Principal
 
 log = logging.getLogger(__name__)
@@ -62,7 +62,7 @@ class Certificates:
         return self._context
 
     @property
-    def own(self) -> document.Certificate | None:
+    def own(self) -> broker_document.Certificate | None:
         """What is known of one's own certificate; None if there is none."""
         self._look_at_files()
         return self._own
@@ -131,14 +131,14 @@ class TlsListener:
         return Principal(USER, self._rules.name_of(subject_of(certificate)))
 
 
-def own_facts(settings: ListenerSettings) -> document.Certificate | None:
+def own_facts(settings: ListenerSettings) -> broker_document.Certificate | None:
     """What the broker tells of the certificate that it shows."""
     chain = tls_settings(settings).chain
     if chain is None:
         return None
     certificate = own_certificate(chain)
     try:
-        return document.Certificate(
+        return broker_document.Certificate(
             listener=settings.listener,
             subject=subject_of(certificate),
             expires_wall_ms=expires_ms(certificate),

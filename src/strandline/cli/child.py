@@ -13,6 +13,7 @@ import sys
 
 from strandline.broker.child_process import run
 from strandline.broker.child_words import Order
+from strandline.broker.event_loop import BrokerLoop
 from strandline.cli.log_lines import log_to_standard_error
 
 
@@ -22,7 +23,8 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     answers = os.dup(sys.stdout.fileno())
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # nothing else may come out there
-    was_clean = asyncio.run(run(sys.stdin.buffer, answers, _begin_log))
+    with asyncio.Runner(loop_factory=BrokerLoop) as runner:
+        was_clean = runner.run(run(sys.stdin.buffer, answers, _begin_log))
     sys.exit(0 if was_clean else 1)
 
 

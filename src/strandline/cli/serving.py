@@ -19,6 +19,7 @@ from typing import Final, Protocol, TypeAlias
 
 import click
 
+from strandline.broker.event_loop import BrokerLoop
 from strandline.broker.settle import import_later, settle
 from strandline.broker.start_report import StartReport
 from strandline.cli.output import counted
@@ -75,7 +76,7 @@ def run_until_stopped(
 ) -> None:
     """Start brokers, say so, and stop them at Ctrl-C or SIGTERM. `has_brokers` tells whether they
     are in this process."""
-    with asyncio.Runner() as runner:
+    with asyncio.Runner(loop_factory=BrokerLoop) as runner:
         wrong = runner.run(_run(start, beside, has_brokers=has_brokers))
     if wrong:
         raise click.ClickException(" ".join(wrong))

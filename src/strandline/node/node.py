@@ -281,6 +281,9 @@ class Node:
         """A client has gone; what it waited for is forgotten."""
         if connection.gate is not None:
             connection.gate.forget()
+        # They know the connection: such circles would stay until garbage is looked for, and to
+        # find those of a flood of connections holds the loop for tens of milliseconds.
+        connection.gate = connection.fast_path = None
         self.purgatory.drop_connection(connection)
         self.connections.remove(connection)
 

@@ -38,7 +38,7 @@ from strandline.types import BrokerId
 
 if TYPE_CHECKING:
     from strandline.node.authorization.authority import Authority
-    from strandline.node.status.document import Certificate, Handles
+    from strandline.node.status.broker_document import Certificate, EventLoop, Handles
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -70,6 +70,8 @@ class NodeParts:
     """Who may do what; None without an authorizer."""
     handle_use: Callable[[], Handles] | None = None
     """Says who has how many of the process's handles, if the driver knows."""
+    loop_use: Callable[[], EventLoop | None] | None = None
+    """Says how long the rounds of the process's event loop take, if the driver knows."""
     certificates: Callable[[], list[Certificate]] | None = None
     """Says which certificates the listeners show, if the driver knows."""
     check_listeners: Callable[[BrokerConfig], None] = always

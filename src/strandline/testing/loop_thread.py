@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own, for callers that have another one or none."""
+"""An event loop for brokers in a thread of its own, for callers that have another one or none."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from collections.abc import Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
+from strandline.broker.event_loop import BrokerLoop
+
 T = TypeVar("T")
 
 
@@ -15,7 +17,7 @@ class LoopThread:
     """Runs coroutines of other threads until it is closed."""
 
     def __init__(self, name: str) -> None:
-        self._loop = asyncio.new_event_loop()
+        self._loop = BrokerLoop()
         # A test process that forgets to close must be able to end.
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()

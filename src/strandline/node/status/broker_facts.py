@@ -16,7 +16,7 @@ from strandline.node.metadata import Metadata
 from strandline.node.purgatory import Purgatory, Tells
 from strandline.node.replicas import Replicas
 from strandline.node.settings import Settings
-from strandline.node.status import document
+from strandline.node.status import broker_document, document
 from strandline.node.status.history import EVENTS_MAX, Event, History, Kind
 from strandline.node.status.replica_facts import lag_of
 from strandline.node.telemetry import Telemetry
@@ -29,11 +29,13 @@ PARKED_MAX: Final = 1000
 Chosen = Callable[[TopicPartition], bool]
 
 
-def controller(metadata: Metadata, loop: ControllerLoop, history: History) -> document.Controller:
+def controller(
+    metadata: Metadata, loop: ControllerLoop, history: History
+) -> broker_document.Controller:
     """Who decides, as far as this broker knows."""
     image = metadata.image
     last = history.last(Kind.CONTROLLER)
-    return document.Controller(
+    return broker_document.Controller(
         broker=image.controller,
         epoch=None if image.controller_epoch is None else image.controller_epoch.value,
         since_wall_ms=None if last is None else last.wall_ms,
@@ -42,10 +44,10 @@ def controller(metadata: Metadata, loop: ControllerLoop, history: History) -> do
     )
 
 
-def live_brokers(image: ClusterImage) -> list[document.LiveBroker]:
+def live_brokers(image: ClusterImage) -> list[broker_document.LiveBroker]:
     """Who is registered."""
     return [
-        document.LiveBroker(
+        broker_document.LiveBroker(
             broker=broker_id,
             broker_epoch=broker.epoch,
             session=f"{broker.session:#x}",
@@ -59,7 +61,7 @@ def live_brokers(image: ClusterImage) -> list[document.LiveBroker]:
 
 def totals(
     image: ClusterImage, replicas: Replicas, history: History, purgatory: Purgatory
-) -> document.Totals:
+) -> broker_document.Totals:
     """Sums over all partitions."""
     leading = under_replicated = under_min = behind = size_bytes = 0
     for replica in replicas:
@@ -73,7 +75,7 @@ def totals(
         end = replica.log.log_end_offset
         behind += sum(lag_of(each, end) or 0 for each in leader.progress.values())
     states = [state for topic in image.topics.values() for state in topic.partitions.values()]
-    return document.Totals(
+    return broker_document.Totals(
         partitions=len(replicas),
         leading=leading,
         under_replicated=under_replicated,
@@ -90,16 +92,16 @@ def totals(
     )
 
 
-def directories(replicas: Replicas, moves: LogMoves) -> list[document.LogDirectory]:
+def directories(replicas: Replicas, moves: LogMoves) -> list[broker_document.LogDirectory]:
     """The log directories."""
     files = replicas.logs.files
     return [
-        document.LogDirectory(
+        broker_document.LogDirectory(
             path=directory.path,
             offline_reason=directory.offline_reason,
             logs=len(directory.logs),
             moves=[
-                document.LogMove(
+                broker_document.LogMove(
                     topic=move.topic_partition.topic,
                     partition=move.topic_partition.partition,
                     lag=max(0, move.copy.lag),
@@ -117,10 +119,10 @@ def directories(replicas: Replicas, moves: LogMoves) -> list[document.LogDirecto
     ]
 
 
-def limits(settings: Settings) -> document.Limits:
+def limits(settings: Settings) -> broker_document.Limits:
     """What bounds this broker."""
     broker = settings.broker
-    return document.Limits(
+    return broker_document.Limits(
         in_flight_per_connection=settings.in_flight_max,
         request_bytes=broker.socket_request_max_bytes,
         fetch_bytes=broker.fetch_max_bytes,
@@ -132,35 +134,35 @@ def limits(settings: Settings) -> document.Limits:
     )
 
 
-def requests(telemetry: Telemetry) -> list[document.Requests]:
+def requests(telemetry: Telemetry) -> list[broker_document.Requests]:
     """What was answered."""
     return [
-        document.Requests(
+        broker_document.Requests(
             api=api, count=meter.count, total_ms=meter.total_ms, buckets=list(meter.buckets)
         )
         for api, meter in sorted(telemetry.settled_meters().apis.items())
     ]
 
 
-def errors(refused: Refusals) -> list[document.ErrorCount]:
+def errors(refused: Refusals) -> list[broker_document.ErrorCount]:
     """What was refused, by API and code."""
     return [
-        document.ErrorCount(api=api, error=code.name, count=count)
+        broker_document.ErrorCount(api=api, error=code.name, count=count)
         for (api, code), count in sorted(refused.counts.items())
     ]
 
 
-def authentications(attempts: Mapping[Attempts, int]) -> list[document.AuthenticationCount]:
+def authentications(attempts: Mapping[Attempts, int]) -> list[broker_document.AuthenticationCount]:
     """Attempts to come in, by listener and mechanism."""
     return [
-        document.AuthenticationCount(
+        broker_document.AuthenticationCount(
             listener=each.listener, mechanism=each.mechanism, failed=each.failed, count=count
         )
         for each, count in sorted(attempts.items())
     ]
 
 
-def traffic(replicas: Replicas) -> list[document.TopicTraffic]:
+def traffic(replicas: Replicas) -> list[broker_document.TopicTraffic]:
     """Bytes and records by topic."""
     sums: dict[str, Traffic] = defaultdict(Traffic)
     for replica in replicas:
@@ -171,7 +173,7 @@ def traffic(replicas: Replicas) -> list[document.TopicTraffic]:
         total.replication_in += found.replication_in
         total.replication_out += found.replication_out
     return [
-        document.TopicTraffic(
+        broker_document.TopicTraffic(
             topic=topic,
             records_in=total.records_in,
             bytes_in=total.bytes_in,

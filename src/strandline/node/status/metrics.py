@@ -7,7 +7,7 @@ here: Prometheus makes rates itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -151,16 +151,24 @@ def _certificates(document: Json) -> Iterable[Sample]:
 
 def _request_seconds(document: Json) -> Iterable[Sample]:
     for each in document["requests"]:
-        measured = sum(each["buckets"])
-        if not measured:
-            continue
-        label, below = {"request": each["api"]}, 0
-        for bound_ms, count in zip(BUCKETS_MS, each["buckets"], strict=False):
-            below += count
-            yield {SUFFIX: "_bucket", **label, "le": bound_ms / 1000}, below
-        yield {SUFFIX: "_bucket", **label, "le": "+Inf"}, measured
-        yield {SUFFIX: "_sum", **label}, each["total_ms"] / 1000
-        yield {SUFFIX: "_count", **label}, measured
+        if any(each["buckets"]):
+            yield from _histogram({"request": each["api"]}, each["buckets"], each["total_ms"])
+
+
+def _round_seconds(document: Json) -> Iterable[Sample]:
+    loop = document.get("event_loop")  # brokers before 0.2 do not say it
+    return _histogram({}, loop["buckets"], loop["busy_ms"]) if loop else []
+
+
+def _histogram(label: Json, buckets: Sequence[int], total_ms: int) -> Iterator[Sample]:
+    below = 0
+    for bound_ms, count in zip(BUCKETS_MS, buckets, strict=False):
+        below += count
+        yield {SUFFIX: "_bucket", **label, "le": bound_ms / 1000}, below
+    measured = sum(buckets)
+    yield {SUFFIX: "_bucket", **label, "le": "+Inf"}, measured
+    yield {SUFFIX: "_sum", **label}, total_ms / 1000
+    yield {SUFFIX: "_count", **label}, measured
 
 
 def _at(each: Json) -> dict[str, object]:
@@ -198,6 +206,9 @@ METRICS: Final[tuple[Metric, ...]] = (
     Metric("strandline_connections_refused_total", "counter",
            "connections refused because the process may have no more open files", "",
            _handles("refused_connections")),
+    Metric("strandline_event_loop_round_seconds", "histogram",
+           "time of what the process did between two looks at its sockets",
+           "SocketServer NetworkProcessorAvgIdlePercent", _round_seconds),
     Metric("strandline_active_controller", "gauge", "1 if the broker is the controller",
            "KafkaController ActiveControllerCount", _active_controller),
     Metric("strandline_registered", "gauge", "1 if the metadata show this process", "",

@@ -90,6 +90,7 @@ def snapshot(node: NodeParts, now: Instant, asked: Asked, *, brief: bool) -> doc
         log_directories=directories(replicas, node.background.moves),
         limits=limits(node.settings),
         handles=None if node.handle_use is None else node.handle_use(),
+        event_loop=None if node.loop_use is None else node.loop_use(),
         requests=requests(node.telemetry),
         errors=errors(refused),
         authentications=authentications(node.authentication.attempts),
