@@ -16,7 +16,7 @@ from strandline.broker.handshakes import Handshakes
 from strandline.broker.links import Links
 from strandline.broker.newcomers import Newcomers
 from strandline.broker.receive_buffers import BufferPool
-from strandline.broker.server import read_clock
+from strandline.broker.turns import read_clock
 from strandline.broker.server_tls import ServerTls
 from strandline.broker.tls_listener import Certificates, client_context
 from strandline.broker.transport import RECEIVE_BUFFER_BYTES, Transport

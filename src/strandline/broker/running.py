@@ -172,7 +172,7 @@ class Broker:
 
     def after_turns(self, look: Callable[[], None] | None) -> None:
         """Have `look` called after each turn from now on; None ends that."""
-        self._server.after_turn = look
+        self._server.turns.after = look
 
     def expire_session(self) -> None:
         """Have the metadata store take this broker for dead now. It registers anew."""

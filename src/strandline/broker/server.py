@@ -1,16 +1,14 @@
 """The asyncio driver: sockets and threads around one synchronous node.
 
-The loop calls `on_readable` for every ready socket, the node answers into its outbox, and one
-callback at the end of the round (`_finish_turn`) carries the effects out: the answers of a round
-leave with one system call per connection. While little is going on, a turn ends with the socket
-that began it. The driver decides nothing about the log; it only keeps sockets, time and threads.
+The loop calls `on_readable` for every ready socket, the node answers into its outbox, and at the
+end of the turn (`turns`) the effects are carried out. The driver decides nothing about the log; it
+only keeps sockets, time and threads.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, assert_never
@@ -31,6 +29,7 @@ from strandline.broker.slow_work import SlowWork
 from strandline.broker.streams import Stream
 from strandline.broker.transport import RECEIVE_BUFFER_BYTES, Transport
 from strandline.broker.transport_host import Watched
+from strandline.broker.turns import Turns
 from strandline.cluster.store import Changes, Store
 from strandline.node.connection import Connection
 from strandline.node.effects import (
@@ -55,19 +54,12 @@ from strandline.node.sparing_log import SparingLog
 from strandline.storage.files import Files
 from strandline.types import ANONYMOUS, Instant, Principal
 
-__all__ = ["Limits", "ListenerSocket", "Server", "read_clock"]
+__all__ = ["Limits", "ListenerSocket", "Server"]
 
 log = logging.getLogger(__name__)
 
-_LULL_NS: Final = 30_000
-"""Input that comes within this time of the last turn is handled together with what follows it."""
 _POOLED_BUFFERS: Final = 8
 _LAST_ROUNDS_MAX: Final = 100
-
-
-def read_clock() -> Instant:
-    """The present, from the machine's clocks."""
-    return Instant(time.monotonic_ns() // 1_000_000, time.time_ns() // 1_000_000)
 
 
 class Server:
@@ -86,6 +78,9 @@ class Server:
     ) -> None:
         """`on_halt` is called when the node has nothing left to serve; `halted` says why."""
         self.receive = node.receive
+        self.turns = turns = Turns(node, self._carry_out)
+        self.begin, self.end, self.end_soon = turns.begin, turns.end, turns.end_soon
+        self.tell = turns.tell
         self.handles = limits.handles
         self.halted: str | None = None
         self._on_halt = on_halt
@@ -94,7 +89,7 @@ class Server:
         self._readiness = readiness_of(self._loop)
         self._transports: dict[ConnectionId, Transport[Connection]] = {}
         self._suspects = Suspects()
-        self._newcomers = Newcomers(self._is_flood, self._end_turn_now)
+        self._newcomers = Newcomers(self._is_flood, turns.end_now)
         self._handshakes = Handshakes(self._newcomers)
         self._tls = tls
         self._followed = node.settings.broker
@@ -105,7 +100,7 @@ class Server:
             node.settings, node.quotas, [each.name for each in listeners]
         )
         self._idle = IdleConnections(
-            self._transports, limits.idle_ms_max, lambda: self._tick().monotonic_ms
+            self._transports, limits.idle_ms_max, lambda: turns.tick().monotonic_ms
         )
         self._closings = SparingLog(log)
         self.call_in_turn = self._newcomers.later
@@ -123,18 +118,7 @@ class Server:
         node.parts.check_listeners = self._listening.check
         self._shared = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
         self._pool = BufferPool(_POOLED_BUFFERS, limits.frames)
-        self._turn: asyncio.Handle | None = None
-        self._turn_ended_ns = 0
-        self._alarm: asyncio.TimerHandle | None = None
-        self._alarm_ms = 0
         self._is_attached = False
-        self._stopped = False
-        self._paused = False
-        self.after_turn: Callable[[], None] | None = None
-        """For faults: called when the effects of a turn are carried out."""
-        self._held: list[Callable[[Instant], None]] = []
-        """Events that came while the server was paused."""
-        self._now = read_clock()
         self._slow_work = SlowWork(node, store, files, self.tell)
         self._cleaners = Cleaners(node, self.tell)
         self.links = Links(
@@ -155,7 +139,7 @@ class Server:
         self.handles.attach()
         self._is_attached = True
         self._follow_settings()
-        self._schedule_turn()
+        self.end_soon()
 
     def accept(self) -> None:
         """Accept connections from now on."""
@@ -164,19 +148,19 @@ class Server:
 
     def begin_shutdown(self) -> None:
         """Have the node give its leaderships away; it goes on serving meanwhile."""
-        self._node.begin_shutdown(self._tick())
-        self._schedule_turn()
+        self._node.begin_shutdown(self.turns.tick())
+        self.end_soon()
 
     async def stop(self) -> None:
         """Stop accepting, let metadata writes and syncs end, and close every connection."""
         self._acceptor.close()
         await self._cleaners.close()
-        self._finish_turn()
+        self.turns.finish()
         for _ in range(_LAST_ROUNDS_MAX):
             if not await self._slow_work.until_done():
                 break
             # What a write brings about may be another write.
-            self._finish_turn()
+            self.turns.finish()
         for transport in list(self._transports.values()):
             transport.part()
         self._end()
@@ -200,24 +184,17 @@ class Server:
             transport.close(None)
         self._handshakes.close()
         self.links.close()
-        self._stopped = True
+        self.turns.stop()
         if self._is_attached:
             self.handles.detach()
             self._is_attached = False
         self._newcomers.close()
         self._idle.stop()
-        for handle in (self._alarm, self._turn):
-            if handle is not None:
-                handle.cancel()
 
     def pause(self) -> None:
         """Do nothing until `resume`, as a stopped process: sockets stay open and fill up."""
-        self._paused = True
+        self.turns.pause()
         self._idle.stop()
-        for handle in (self._alarm, self._turn):
-            if handle is not None:
-                handle.cancel()
-        self._alarm = self._turn = None
         self._acceptor.pause()
         self._newcomers.pause()
         for transport in self._connected():
@@ -226,10 +203,10 @@ class Server:
             self._readiness.remove_writer(descriptor)
 
     def resume(self) -> None:
-        """Go on where `pause` stopped; timers that are overdue ring late."""
-        if not self._paused:
+        """Go on where `pause` stopped."""
+        if not self.turns.is_paused:
             return
-        self._paused = False
+        self.turns.resume()
         self._newcomers.resume()
         for transport in self._connected():
             read, write = transport.watching
@@ -237,10 +214,6 @@ class Server:
             transport.look_again()
         if self._acceptor.is_started:
             self.accept()
-        held, self._held = self._held, []
-        for event in held:
-            self.tell(event)
-        self._schedule_turn()
 
     def _connected(self) -> list[Transport[Any]]:
         return [*self._transports.values(), *self.links.transports]
@@ -271,16 +244,16 @@ class Server:
 
     def _admit(self, stream: Stream, host: str, listener: str, principal: Principal) -> None:
         """A client has connected, and speaks as its listener demands."""
-        connection = self._node.open_connection(host, listener, principal, self._tick())
+        connection = self._node.open_connection(host, listener, principal, self.turns.tick())
         transport = Transport(self, connection, stream, shared=self._shared, pool=self._pool)
         transport.is_newcomer = self._is_flood()
-        transport.last_active_ms = self._now.monotonic_ms
+        transport.last_active_ms = self.turns.now.monotonic_ms
         self._transports[connection.id] = transport
         transport.update_watch()
 
     def _left(self, host: str, listener: str) -> None:
         """A client has not come in: its TLS handshake failed."""
-        self._suspects.note(host, self._tick().monotonic_ms)
+        self._suspects.note(host, self.turns.tick().monotonic_ms)
         self._acceptor.left(host, listener)
         self._node.authentication.count(listener, "TLS", failed=True)
 
@@ -292,7 +265,7 @@ class Server:
 
     def watch(self, transport: Watched, *, read: bool, write: bool) -> None:
         """Ask the loop for what the transport waits for (called only when it changes)."""
-        if self._paused:
+        if self.turns.is_paused:
             return
         # By its number: asyncio writes down the socket itself when it does not know it, which costs
         # more than all else that is done to accept a connection.
@@ -308,7 +281,7 @@ class Server:
             readiness.remove_writer(descriptor)
 
     def _is_flood(self) -> bool:
-        return self._suspects.is_flood(self._now.monotonic_ms)
+        return self._suspects.is_flood(self.turns.now.monotonic_ms)
 
     def _settle(self, transport: Transport[Connection]) -> None:
         """A newcomer was answered: from now on it is served with all others, if it may be."""
@@ -327,7 +300,7 @@ class Server:
         self._loop.call_soon(self._unless_paused, callback)
 
     def _unless_paused(self, callback: Callable[[], None]) -> None:
-        if not self._paused:
+        if not self.turns.is_paused:
             callback()
 
     def disconnected(self, transport: Transport[Connection], reason: str | None) -> None:
@@ -338,72 +311,20 @@ class Server:
         readiness.remove_reader(descriptor)
         readiness.remove_writer(descriptor)
         if transport.is_turned_out:
-            self._suspects.note(_who(connection), self._now.monotonic_ms)
+            self._suspects.note(_who(connection), self.turns.now.monotonic_ms)
         del self._transports[connection.id]
         self._acceptor.left(connection.client_host, connection.listener)
         self._node.close_connection(connection)
         if reason is not None:
             self._closings.info(
-                self._now.monotonic_ms,
+                self.turns.now.monotonic_ms,
                 "Connection %d from %s closed: %s",
                 connection.id,
                 connection.client_host,
                 reason,
             )
 
-    # -- turns -------------------------------------------------------------------------------
-
-    def begin(self) -> Instant:
-        """A socket has brought something; what comes of it leaves at the end of the round."""
-        if self._turn is None:
-            self._tick()
-            if time.monotonic_ns() - self._turn_ended_ns < _LULL_NS:
-                self._schedule_turn()
-        return self._now
-
-    def end(self) -> None:
-        """End the turn at once if nothing else is going on: it saves a round of the loop."""
-        if self._turn is None:
-            self._finish_turn()
-
-    def end_soon(self) -> None:
-        """End the turn with the next round of the loop: effects may be under way now."""
-        self._schedule_turn()
-
-    def _end_turn_now(self) -> None:
-        """What has come in is not to wait for what newcomers bring."""
-        if self._turn is not None:
-            self._turn.cancel()
-            self._finish_turn()
-
-    def _tick(self) -> Instant:
-        self._now = read_clock()
-        return self._now
-
-    def _schedule_turn(self) -> None:
-        if self._turn is None and not self._stopped and not self._paused:
-            self._turn = self._loop.call_soon(self._finish_turn)
-
-    def _finish_turn(self) -> None:
-        self._turn = None
-        if self._stopped:
-            return
-        try:
-            effects = self._node.finish_turn(self._tick())
-        except Exception:
-            # A bug of ours. What was collected leaves with the next turn, which the alarm brings.
-            log.exception("A turn failed")
-            effects = []
-        for effect in effects:
-            try:
-                self._carry_out(effect)
-            except Exception:
-                # The effects behind it belong to others.
-                log.exception("%s could not be carried out", type(effect).__name__)
-        self._set_alarm()
-        self._turn_ended_ns = time.monotonic_ns()
-        if self.after_turn is not None:
-            self.after_turn()
+    # -- effects -----------------------------------------------------------------------------
 
     def _carry_out(self, effect: Effect) -> None:
         match effect:
@@ -439,36 +360,6 @@ class Server:
                 self._on_halt()
             case _:
                 assert_never(effect)
-
-    def _set_alarm(self) -> None:
-        deadline_ms = self._node.next_deadline_ms()
-        if deadline_ms is None:
-            return
-        if self._alarm is not None:
-            # An alarm that rings early is cheaper than setting a new one in every turn.
-            if self._alarm_ms <= deadline_ms:
-                return
-            self._alarm.cancel()
-        self._alarm_ms = deadline_ms
-        delay_ms = max(0, deadline_ms - self._now.monotonic_ms)
-        self._alarm = self._loop.call_later(delay_ms / 1000, self._ring)
-
-    def _ring(self) -> None:
-        self._alarm = None
-        self._schedule_turn()
-
-    def tell(self, event: Callable[[Instant], None]) -> None:
-        """Hand an event to the node, now or when the server goes on."""
-        if self._stopped:
-            return
-        if self._paused:
-            self._held.append(event)
-            return
-        try:
-            event(self._tick())
-        except Exception:
-            log.exception("An event could not be handled")
-        self._schedule_turn()
 
 
 def _who(connection: Connection) -> str:

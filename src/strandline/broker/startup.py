@@ -27,9 +27,10 @@ from strandline.broker.frame_memory import FrameMemory
 from strandline.broker.handle_budget import HandleBudget
 from strandline.broker.readiness import Readiness
 from strandline.broker.running import Broker, Gate, Parts
-from strandline.broker.server import Server, read_clock
+from strandline.broker.server import Server
 from strandline.broker.server_tls import ServerTls
 from strandline.broker.start_report import StartReport
+from strandline.broker.turns import read_clock
 from strandline.broker.watch import Watch
 from strandline.cluster.image import ClusterImage
 from strandline.cluster.store import Changes, Store, StoreError

@@ -23,7 +23,8 @@ from strandline.client.group_requests import Committed, Membership
 from strandline.client.produce_policy import ProducePolicy
 from strandline.client.sending import Sender
 from strandline.client.settings import ClientSettings
-from strandline.client.transaction_manager import TransactionManager, needed_transactions
+from strandline.client.transaction_errors import needed, overdue
+from strandline.client.transaction_manager import TransactionManager
 from strandline.client.transaction_settings import TRANSACTION_TIMEOUT_MS, TransactionSettings
 from strandline.client.transaction_state import Delegation
 from strandline.records.batch import HEADER_BYTES
@@ -223,7 +224,7 @@ class Producer:
 
     @property
     def _transactions(self) -> TransactionManager:
-        return needed_transactions(self._sender.transactions)
+        return needed(self._sender.transactions)
 
     def _await(self, transactions: TransactionManager, call: str) -> None:
         clock = self._cluster.clock
@@ -233,7 +234,7 @@ class Producer:
             if transactions.trouble is not None:
                 self._cluster.on_delay(transactions.trouble)
             if transactions.is_busy and clock.monotonic_ms() >= deadline_ms:
-                raise transactions.overdue(call)
+                raise overdue(call, transactions.trouble)
         transactions.raise_error()
 
     # -- Records on their way ----------------------------------------------------------------

@@ -10,7 +10,7 @@ This file knows codes and sentences. It must not know what a transaction does ne
 from __future__ import annotations
 
 from enum import Enum
-from typing import Final
+from typing import Final, TypeVar
 
 from strandline.client.refusal import refusal
 from strandline.errors import (
@@ -21,8 +21,10 @@ from strandline.errors import (
     TransactionFailed,
 )
 
+T = TypeVar("T")
+
 FENCED: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED})
-_ID_FORGOTTEN: Final = frozenset(
+ID_FORGOTTEN: Final = frozenset(
     {ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.INVALID_PRODUCER_ID_MAPPING}
 )
 """The next transaction needs another producer id, which brokers grant since InitProducerId 3."""
@@ -75,7 +77,7 @@ def verdict(code: ErrorCode, *, may_renew: bool) -> Verdict:
     """What an error of a coordinator means. `may_renew`: it grants further ids and epochs."""
     if code in _WAITS:
         return Verdict.RETRY
-    if code in _ABORTS or (code in _ID_FORGOTTEN and may_renew):
+    if code in _ABORTS or (code in ID_FORGOTTEN and may_renew):
         return Verdict.ABORT
     return Verdict.FAIL
 
@@ -119,3 +121,19 @@ def failed_producer(code: ErrorCode, transactional_id: str, why: str = "") -> Pr
 def not_now(message: str) -> ProtocolError:
     """Something that is called in the wrong order."""
     return ProtocolError(ErrorCode.INVALID_TXN_STATE, message)
+
+
+def overdue(call: str, trouble: ProtocolError | None) -> ProtocolError:
+    """What a program is told whose patience ended; what it has asked for goes on."""
+    why = "" if trouble is None else f" {trouble.message}"
+    return ProtocolError(
+        ErrorCode.REQUEST_TIMED_OUT,
+        f"'{call}' is not done yet: call it again, or close the producer.{why}",
+    )
+
+
+def needed(transactions: T | None) -> T:
+    """The transactions, for what cannot be done without. Raises `ProtocolError`."""
+    if transactions is None:
+        raise not_now("Without the setting transactional.id a producer has no transactions.")
+    return transactions

@@ -23,35 +23,33 @@ also if the transaction is to be aborted meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from random import Random
 from typing import Any, Final
 
-from strandline.client.coordinator_client import Ask, CoordinatorClient, Outcome, error_code
+from strandline.client.coordinator_client import Ask, CoordinatorClient, Outcome
 from strandline.client.group_requests import Committed, Membership
 from strandline.client.producer_identity import ProducerIdentity
 from strandline.client.refusal import refusal
 from strandline.client.router import Router
 from strandline.client.transaction_errors import (
+    ID_FORGOTTEN,
     Verdict,
     batch_verdict,
     failed_producer,
     failed_transaction,
     not_now,
-    verdict,
 )
 from strandline.client.transaction_offsets import TransactionOffsets
+from strandline.client.transaction_requester import TransactionRequester
 from strandline.client.transaction_requests import (
     FEATURE,
-    LAST_BY_CLIENTS,
     LAST_OF_VERSION_1,
     LAST_PRODUCE_OF_VERSION_1,
     RENEWS_SINCE,
     VERSION_2,
     add_offsets_request,
-    add_partitions_request,
-    added_partitions_code,
     end_request,
     init_request,
 )
@@ -61,11 +59,7 @@ from strandline.errors import ErrorCode, ProtocolError
 from strandline.protocol.apis import ApiKey
 from strandline.types import ProducerEpoch, ProducerId, TopicPartition
 
-_BEHIND_AN_END_MS: Final = 20
-"""Markers of the transaction before are being written: that takes a moment, not a backoff."""
 _ABORTED: Final = "The transaction of this record was aborted."
-
-
 _WAITING: Final = frozenset({State.INITIALIZING, State.COMMITTING, State.ABORTING})
 _TO_ABORT: Final = frozenset({State.ABORTABLE, State.ABORTING})
 
@@ -85,13 +79,10 @@ class TransactionManager:
         self._router = router
         self._coordinator = coordinator = CoordinatorClient(settings, router, random)
         coordinator.failed = self._fail_for
-        self._backoff = settings.backoff(random)
+        self._requester = TransactionRequester(coordinator, settings.backoff(random), self._refused)
         self._offsets = TransactionOffsets(settings, router, random)
-        self._retry_at_ms = 0
-        self._is_asking = False
         self._version = 0
         """Of the protocol, in the present transaction."""
-        self._may_renew = False
         self._renews = False
         """Whether the next transaction needs another epoch, which no EndTxn gives."""
         self._is_id_forgotten = False
@@ -112,14 +103,6 @@ class TransactionManager:
     def is_open(self) -> bool:
         """Whether there is a transaction that the program may abort."""
         return self.state in (State.IN_TRANSACTION, State.ABORTABLE)
-
-    def overdue(self, call: str) -> ProtocolError:
-        """What a program is told whose patience ended; what it has asked for goes on."""
-        why = "" if self.trouble is None else f" {self.trouble.message}"
-        return ProtocolError(
-            ErrorCode.REQUEST_TIMED_OUT,
-            f"'{call}' is not done yet: call it again, or close the producer.{why}",
-        )
 
     @property
     def trouble(self) -> ProtocolError | None:
@@ -229,7 +212,7 @@ class TransactionManager:
     def step(self, now_ms: int) -> list[Ask]:
         """Do what is due: the requests to send, each once, in this order."""
         self._coordinator.now_ms = now_ms
-        if not self._is_asking and now_ms >= self._retry_at_ms:
+        if self._requester.may_ask(now_ms):
             self._ask_next()
         if self._is_for_group:
             begins = self._offsets.step(
@@ -248,10 +231,8 @@ class TransactionManager:
     def wake_ms(self) -> int | None:
         """When `step` has something to do; None if not by time."""
         times = [self._offsets.wake_ms if self._is_for_group else None]
-        if self._has_request and not self._is_asking:
-            is_known = self._coordinator.broker is not None
-            looks_ms = self._retry_at_ms if is_known else self._coordinator.wake_ms
-            times.append(None if looks_ms is None else max(looks_ms, self._retry_at_ms))
+        if self._has_request:
+            times.append(self._requester.wake_ms)
         return min((each for each in times if each is not None), default=None)
 
     @property
@@ -299,7 +280,9 @@ class TransactionManager:
         if self.state is State.INITIALIZING:
             self._ask_id()
         elif self._partitions.has_work:
-            self._ask_to_add()
+            self._partitions.ask(
+                self._requester, self.transactional_id, self.identity, self._joined
+            )
         elif self._offsets.group is not None and not self._is_for_group:
             self._ask_to_add_offsets(self._offsets.group)
         elif ends_here or self._is_id_forgotten:
@@ -307,55 +290,16 @@ class TransactionManager:
         else:
             self._ask_to_end()
 
-    def _ask(
-        self,
-        key: ApiKey,
-        request: Callable[[int], object],
-        done: Callable[[Any], None],
-        *,
-        highest: int | None = None,
-        code_of: Callable[[Any], int] = error_code,
-        may_renew: bool | None = None,
-    ) -> None:
-        self._is_asking = True
-        then = partial(self._told, done, key, may_renew)
-        self._coordinator.ask(key, request, then, highest=highest, code_of=code_of)
-
-    def _told(
-        self,
-        done: Callable[[Any], None],
-        key: ApiKey,
-        may_renew: bool | None,
-        code: ErrorCode,
-        answer: Any,
-    ) -> None:
-        self._is_asking = False
-        if self.state is State.FAILED:
+    def _refused(self, key: ApiKey, code: ErrorCode, found: Verdict) -> None:
+        if found is Verdict.FAIL:
+            self._fail(code)
             return
-        if code is ErrorCode.NONE:
-            self._backoff.reset()
-            done(answer)
-            return
-        now_ms = self._coordinator.now_ms
-        match verdict(code, may_renew=self._may_renew if may_renew is None else may_renew):
-            case Verdict.RETRY:
-                self._retry_at_ms = now_ms + self._backoff.next_ms()
-                is_joining = key in (ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.ADD_OFFSETS_TO_TXN)
-                if code is ErrorCode.CONCURRENT_TRANSACTIONS and is_joining:
-                    self._retry_at_ms = min(self._retry_at_ms, now_ms + _BEHIND_AN_END_MS)
-            case Verdict.ABORT:
-                self._retry_at_ms = now_ms + self._backoff.next_ms()
-                if key is ApiKey.ADD_PARTITIONS_TO_TXN:
-                    self._partitions.refused()
-                if key is ApiKey.ADD_OFFSETS_TO_TXN:
-                    self._offsets.drop()
-                self._is_id_forgotten |= code in (
-                    ErrorCode.INVALID_PRODUCER_ID_MAPPING,
-                    ErrorCode.UNKNOWN_PRODUCER_ID,
-                )
-                self._abortable(refusal(code, None, str(self._settings.coordinator_key)))
-            case Verdict.FAIL:
-                self._fail(code)
+        if key is ApiKey.ADD_PARTITIONS_TO_TXN:
+            self._partitions.refused()
+        if key is ApiKey.ADD_OFFSETS_TO_TXN:
+            self._offsets.drop()
+        self._is_id_forgotten |= code in ID_FORGOTTEN
+        self._abortable(refusal(code, None, str(self._settings.coordinator_key)))
 
     # -- Producer ids ------------------------------------------------------------------------
 
@@ -364,10 +308,10 @@ class TransactionManager:
         make = init_request(self._settings, self.identity, goes_on=goes_on)
 
         def request(version: int) -> object:
-            self._may_renew = version >= RENEWS_SINCE
+            self._requester.may_renew = version >= RENEWS_SINCE
             return make(version)
 
-        self._ask(ApiKey.INIT_PRODUCER_ID, request, self._identified, may_renew=False)
+        self._requester.ask(ApiKey.INIT_PRODUCER_ID, request, self._identified)
 
     def _identified(self, answer: Any) -> None:
         self._become(answer.producer_id, answer.producer_epoch)
@@ -381,24 +325,12 @@ class TransactionManager:
 
     # -- Partitions and groups (version 1) ---------------------------------------------------
 
-    def _ask_to_add(self) -> None:
-        partitions = self._partitions.to_ask()
-        self._ask(
-            ApiKey.ADD_PARTITIONS_TO_TXN,
-            lambda _: add_partitions_request(self.transactional_id, self.identity, partitions),
-            partial(self._added, partitions),
-            highest=LAST_BY_CLIENTS,
-            code_of=added_partitions_code,
-        )
-
-    def _added(self, partitions: tuple[TopicPartition, ...], answer: Any) -> None:
-        del answer
+    def _joined(self) -> None:
         self._is_started = True
-        self._partitions.answered(partitions)
 
     def _ask_to_add_offsets(self, group: str) -> None:
         self._offsets.asked_to_join()
-        self._ask(
+        self._requester.ask(
             ApiKey.ADD_OFFSETS_TO_TXN,
             lambda _: add_offsets_request(self.transactional_id, self.identity, group),
             partial(self._added_offsets, group),
@@ -423,7 +355,7 @@ class TransactionManager:
         commits = self.state is State.COMMITTING
         is_2 = self._version >= VERSION_2
         request = end_request(self.transactional_id, self.identity, commits=commits, version_2=is_2)
-        self._ask(ApiKey.END_TXN, request, self._ended_there, highest=self._highest_end)
+        self._requester.ask(ApiKey.END_TXN, request, self._ended_there, highest=self._highest_end)
 
     def _ended_there(self, answer: Any) -> None:
         if self._version >= VERSION_2 and answer.producer_id >= 0:
@@ -431,7 +363,7 @@ class TransactionManager:
         self._is_started = False
         if not self._renews:
             self._ended()
-        elif not self._may_renew:
+        elif not self._requester.may_renew:
             self._fail(ErrorCode.UNKNOWN_PRODUCER_ID, _TOO_OLD)
 
     def _ended(self) -> None:
@@ -454,6 +386,7 @@ class TransactionManager:
     def _fail(self, code: ErrorCode, why: str = "") -> None:
         if self.state is not State.FAILED:
             self.state = State.FAILED
+            self._requester.is_over = True
             self.error = failed_producer(code, self.transactional_id, why)
             self._offsets.drop()
 
@@ -465,10 +398,3 @@ _TOO_OLD: Final = (
     "A batch of the transaction may be written or not, and this old broker cannot give the "
     "producer another epoch."
 )
-
-
-def needed_transactions(transactions: TransactionManager | None) -> TransactionManager:
-    """The transactions, for what cannot be done without. Raises `ProtocolError`."""
-    if transactions is None:
-        raise not_now("Without the setting transactional.id a producer has no transactions.")
-    return transactions

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
+from strandline.client.producer_identity import ProducerIdentity
+from strandline.client.transaction_requester import TransactionRequester
+from strandline.client.transaction_requests import (
+    LAST_BY_CLIENTS,
+    add_partitions_request,
+    added_partitions_code,
+)
+from strandline.protocol.apis import ApiKey
 from strandline.types import ProducerEpoch, ProducerId, TopicPartition
 
 
@@ -66,17 +75,32 @@ class JoinedPartitions:
             self._wanted[partition] = None
         return partition in self._joined
 
-    def to_ask(self) -> tuple[TopicPartition, ...]:
-        """What is asked for now."""
+    def ask(
+        self,
+        requester: TransactionRequester,
+        transactional_id: str,
+        identity: ProducerIdentity,
+        joined: Callable[[], None],
+    ) -> None:
+        """Ask the coordinator to add all that are wanted; `joined` is called when it has."""
         self._asked |= self._wanted
         self._wanted.clear()
-        return tuple(self._asked)
+        partitions = tuple(self._asked)
 
-    def answered(self, partitions: tuple[TopicPartition, ...]) -> None:
-        """These are part of the transaction."""
-        self._joined.update(partitions)
-        for each in partitions:
-            self._asked.pop(each, None)
+        def answered(answer: Any) -> None:
+            del answer
+            self._joined.update(partitions)
+            for each in partitions:
+                self._asked.pop(each, None)
+            joined()
+
+        requester.ask(
+            ApiKey.ADD_PARTITIONS_TO_TXN,
+            lambda _: add_partitions_request(transactional_id, identity, partitions),
+            answered,
+            highest=LAST_BY_CLIENTS,
+            code_of=added_partitions_code,
+        )
 
     def refused(self) -> None:
         """None of those that were asked for has joined."""

@@ -118,6 +118,14 @@ class Connection:
             and self.muted_until_ms is None
         )
 
+    def ended(self) -> None:
+        """Nothing comes any more."""
+        if self.gate is not None:
+            self.gate.forget()
+        # They know the connection: such circles would stay until garbage is looked for, and to find
+        # those of a flood of connections holds the loop for tens of milliseconds.
+        self.gate = self.fast_path = None
+
     def forget_fast_path(self) -> None:
         """Have the next request take the general way; a gate stays where it is."""
         if self.gate is None or not self.gate.is_shut:

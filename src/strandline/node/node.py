@@ -269,9 +269,8 @@ class Node:
         A listener with SASL needs to know the time: a client has not more of it than it needs.
         """
         in_flight_max = self.settings.in_flight_max
-        connection = Connection(
-            next(self._connection_ids), client_host, listener, in_flight_max, principal
-        )
+        number = next(self._connection_ids)
+        connection = Connection(number, client_host, listener, in_flight_max, principal)
         connection.frame_bytes_max = self.settings.broker.socket_request_max_bytes
         self.authentication.opened(connection, now)
         self.connections.add(connection)
@@ -279,11 +278,7 @@ class Node:
 
     def close_connection(self, connection: Connection) -> None:
         """A client has gone; what it waited for is forgotten."""
-        if connection.gate is not None:
-            connection.gate.forget()
-        # They know the connection: such circles would stay until garbage is looked for, and to
-        # find those of a flood of connections holds the loop for tens of milliseconds.
-        connection.gate = connection.fast_path = None
+        connection.ended()
         self.purgatory.drop_connection(connection)
         self.connections.remove(connection)
 

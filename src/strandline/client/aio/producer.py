@@ -14,7 +14,8 @@ from strandline.client.aio.sending import AsyncSender
 from strandline.client.api.settings import producing_of
 from strandline.client.delivery import Delivery, FlushResult, checked_size
 from strandline.client.group_requests import Membership
-from strandline.client.transaction_manager import TransactionManager, needed_transactions
+from strandline.client.transaction_errors import needed, overdue
+from strandline.client.transaction_manager import TransactionManager
 from strandline.client.transaction_requests import offsets_of_group
 from strandline.errors import ProducerFailed, ProtocolError
 from strandline.records.batch import HEADER_BYTES
@@ -181,7 +182,7 @@ class AsyncProducer:
 
     @property
     def _transactions(self) -> TransactionManager:
-        return needed_transactions(self._sender.transactions)
+        return needed(self._sender.transactions)
 
     async def _settled(self, transactions: TransactionManager, call: str) -> None:
         self._sender.wake()
@@ -190,7 +191,7 @@ class AsyncProducer:
                 while transactions.is_busy:
                     await self._sender.progress()
         except TimeoutError:
-            raise transactions.overdue(call) from None
+            raise overdue(call, transactions.trouble) from None
         transactions.raise_error()
 
     # -- What is known -----------------------------------------------------------------------

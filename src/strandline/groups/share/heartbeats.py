@@ -20,6 +20,12 @@ from strandline.groups.requests import Call
 from strandline.groups.shard import MOVED, Shard, coordinator_error
 from strandline.groups.share.assignor import simple
 from strandline.groups.share.group import ShareGroup
+from strandline.groups.share.heartbeat_checks import (
+    JOINING_EPOCH,
+    LEAVING_EPOCH,
+    check,
+    check_epoch,
+)
 from strandline.groups.share.image import KeptTopic, ShareMember, departure
 from strandline.groups.share.records import ShareKind, ShareRecord
 from strandline.protocol.messages.consumer_group_heartbeat import Assignment, TopicPartitions
@@ -35,8 +41,6 @@ from strandline.protocol.messages.share_groups_topic import (
 )
 from strandline.types import Instant, TopicId
 
-JOINING_EPOCH: Final = 0
-LEAVING_EPOCH: Final = -1
 SESSION: Final = "share-session"
 
 HeartbeatCall = Call[ShareGroupHeartbeatRequest]
@@ -100,7 +104,7 @@ class ShareHeartbeats:
     def heartbeat(self, call: HeartbeatCall, now: Instant) -> None:
         """Handle a heartbeat, which is answered when what it tells is durable."""
         request = call.body
-        _check(request)
+        check(request)
         if request.member_epoch == LEAVING_EPOCH:
             self._leave(call, now)
             return
@@ -113,7 +117,7 @@ class ShareHeartbeats:
             self._check_room(group)
             known = ShareMember(request.member_id)
         elif not is_joining:
-            _check_epoch(known, request.member_epoch)
+            check_epoch(known, request.member_epoch)
 
         change = ShareChange(self._shard, group)
         updated = _updated(known, call)
@@ -349,36 +353,6 @@ class ShareHeartbeats:
         for member_id in group.image.members:
             if not self._shard.is_scheduled(SESSION, group.group_id, member_id):
                 self._keep_alive(group, member_id, now)
-
-
-def _check(request: ShareGroupHeartbeatRequest) -> None:
-    """Refuse a request that makes no sense. Raises `ProtocolError`."""
-    problem = None
-    if not request.group_id.strip():
-        problem = "GroupId can't be empty."
-    elif not request.member_id.strip():
-        problem = "MemberId can't be empty."
-    elif request.rack_id is not None and not request.rack_id.strip():
-        problem = "RackId can't be empty."
-    elif request.member_epoch == JOINING_EPOCH and not request.subscribed_topic_names:
-        problem = "SubscribedTopicNames must be set in first request."
-    elif request.member_epoch < LEAVING_EPOCH:
-        problem = "MemberEpoch is invalid."
-    if problem is not None:
-        raise ProtocolError(ErrorCode.INVALID_REQUEST, problem)
-
-
-def _check_epoch(member: ShareMember, epoch: int) -> None:
-    """Fence a member that is not where the group knows it to be, nor one step behind."""
-    if epoch in (member.epoch, member.previous_epoch):
-        return
-    size = "greater" if epoch > member.epoch else "smaller"
-    raise ProtocolError(
-        ErrorCode.FENCED_MEMBER_EPOCH,
-        f"The share group member has a {size} member epoch ({epoch}) than the one known by the "
-        f"group coordinator ({member.epoch}). The member must abandon all its partitions and "
-        f"rejoin.",
-    )
 
 
 def _updated(known: ShareMember, call: HeartbeatCall) -> ShareMember:

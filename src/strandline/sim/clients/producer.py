@@ -15,7 +15,6 @@ in order, until it knows (KIP-98).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import zip_longest
 from typing import ClassVar, Final
@@ -35,6 +34,7 @@ from strandline.sim.clients.batches import Recipe, RecordedBatch, encode, offset
 from strandline.sim.clients.client import NO_TOPIC_US, PATIENCE_US, SimClient, place_of
 from strandline.sim.clients.client_options import ClientOptions
 from strandline.sim.clients.connection import Connection, Outcome
+from strandline.sim.clients.produced_partition import ProducedPartition
 from strandline.sim.clients.world import ClientWorld
 from strandline.sim.history.operations import Acknowledged, Erased, Refused, Sent, StartSeen
 from strandline.sim.plan import ClientSpec
@@ -50,20 +50,6 @@ _BACKLOG_MAX: Final = 2
 _PATIENT_MS: Final = 10**9
 """Longer than any run: that something does not come through is for the client's `finish` to say."""
 _ACKS: Final = {"all": -1, "1": 1, "0": 0}
-
-
-@dataclass(slots=True, eq=False)
-class _Track:
-    """The answer for one partition."""
-
-    writer: str
-    """Under which name the history orders what is sent to this partition."""
-    connection: Connection | None = None
-    """Over which the last batch was sent."""
-    start: StartSeen | None = None
-    """Where the log began, as the last answer said."""
-    written: dict[tuple[TopicId | None, int], int] = field(default_factory=dict)
-    """The offset behind each acknowledged batch, by its topic's id and sequence number."""
 
 
 class Producer(SimClient):
@@ -91,7 +77,7 @@ class Producer(SimClient):
         self.queues: ProduceQueues[RecordedBatch] = ProduceQueues(
             policy, self.random, encode, self, self.identity
         )
-        self.tracks = {at: _Track(self.name) for at in options.partitions()}
+        self.tracks = {at: ProducedPartition(self.name) for at in options.partitions()}
         self.cluster.topics = [options.text("topic")]
         self.cluster.changed = self.pump
         self.produce_version = self.cluster.versions.of(ApiKey.PRODUCE)
@@ -346,7 +332,9 @@ class Producer(SimClient):
             # It is not in the log and never will be: so says the history from now on.
             self.world.history.extend(Refused(batch.place, value) for value in batch.values)
 
-    def _acknowledged(self, track: _Track, batch: RecordedBatch, base_offset: Offset) -> None:
+    def _acknowledged(
+        self, track: ProducedPartition, batch: RecordedBatch, base_offset: Offset
+    ) -> None:
         """The broker said that it is written."""
         if batch.identity is not None and base_offset != NO_OFFSET:
             number = batch.identity.base_sequence
@@ -401,6 +389,6 @@ class Producer(SimClient):
             at,
         )
 
-    def _rename(self, track: _Track) -> None:
+    def _rename(self, track: ProducedPartition) -> None:
         self._writers += 1
         track.writer = f"{self.name}/{self._writers}"

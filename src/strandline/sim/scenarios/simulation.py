@@ -94,3 +94,10 @@ def write_checkpoints(node: Node, now: Instant) -> None:
     del now
     for directory in node.replicas.logs.directories:
         directory.write_high_watermarks()
+
+
+def look_at_followers(node: Node, now: Instant) -> None:
+    """Have every leader find out who lags."""
+    for replica in node.replicas:
+        if replica.leading is not None:
+            replica.leading.check_lag(now)

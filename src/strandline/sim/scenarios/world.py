@@ -16,7 +16,6 @@ from strandline.cluster.controller import PartitionAltered
 from strandline.cluster.image import ClusterImage
 from strandline.cluster.store import Changes
 from strandline.errors import ErrorCode, InvariantViolated, ProtocolError
-from strandline.node.node import Node
 from strandline.replication.in_sync import Committed
 from strandline.replication.policies import Policies
 from strandline.sim.checkers.checkers import Checkers
@@ -29,12 +28,13 @@ from strandline.sim.scenarios.simulation import (
     BY_SCRIPTS,
     Watch,
     is_informed,
+    look_at_followers,
     make_simulation,
     with_letters,
     write_checkpoints,
 )
 from strandline.sim.scenarios.writes import Write, Writes
-from strandline.types import BrokerId, Instant, Offset
+from strandline.types import BrokerId, Offset
 
 
 class World:
@@ -361,7 +361,7 @@ class World:
         """Let time pass; at its end leaders look at their followers."""
         self.sim.run_for(duration_ms)
         for replica in self.replicas.values():
-            replica.machine.event(partial(_check_lag, replica))
+            replica.machine.event(look_at_followers)
         self._links.flow()
 
     def end_step(self) -> None:
@@ -395,10 +395,3 @@ class World:
             if offset < end:
                 self._known.setdefault(offset, entry)
                 self.committed.add(entry.value)
-
-
-def _check_lag(replica: Replica, node: Node, now: Instant) -> None:
-    del node
-    hosted = replica.hosted
-    if hosted is not None and hosted.leading is not None:
-        hosted.leading.check_lag(now)
