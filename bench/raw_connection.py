@@ -60,10 +60,14 @@ class RawConnection:
         self._socket.close()
 
     def _exactly(self, size: int) -> bytes:
-        data = self._socket.recv(size, socket.MSG_WAITALL)
-        if len(data) != size:
-            raise SystemExit("The broker closed the connection.")
-        return data
+        data = bytearray(size)
+        view, filled = memoryview(data), 0
+        while filled < size:
+            count = self._socket.recv_into(view[filled:])
+            if not count:
+                raise SystemExit("The broker closed the connection.")
+            filled += count
+        return bytes(data)
 
 
 def frame_of(message: object, version: int) -> bytes:

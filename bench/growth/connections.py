@@ -9,7 +9,7 @@ from typing import Final
 
 from bench.brokers import SocketBroker
 from bench.growth.curve import Curve, Point
-from bench.growth.served import World, busy_share, steps
+from bench.growth.served import World, busy_share, from_on, steps
 from bench.readiness import api_versions_request
 from bench.workloads import RawProduce
 
@@ -23,7 +23,7 @@ _ANSWER_BYTES: Final = 1 << 16
 
 def curves(world: World, most: int) -> Iterator[Curve]:
     """Connections that were served once, then rest; then as many that write, one record each."""
-    memory, idle, busy, rates = [], [], [], []
+    memory, idle, busy = [], [], []
     for count in steps(min(most, MOST)):
         with world.serving({"max.connections": str(2 * MOST)}) as broker:
             time.sleep(SETTLE_S)
@@ -45,7 +45,6 @@ def curves(world: World, most: int) -> Iterator[Curve]:
             )
             measured = workload.run(broker, "busy", world.setup)
             busy.append(Point(count, measured["cpu_us_per_request"]))
-            rates.append(Point(count, 1e6 / measured["requests_per_second"]))
         world.tell(f"{count:,} connections")
     work = "connections"
     yield Curve(
@@ -53,7 +52,7 @@ def curves(world: World, most: int) -> Iterator[Curve]:
         title="memory of a connection",
         unit="KiB",
         work=work,
-        points=memory[2:],
+        points=from_on(memory, 100),
         goal=10,
         goal_at=MOST,
         grows=False,
@@ -65,14 +64,6 @@ def curves(world: World, most: int) -> Iterator[Curve]:
         unit="us of a core",
         work=work,
         points=busy,
-        grows=False,
-    )
-    yield Curve(
-        name="time",
-        title="time between two answers",
-        unit="us",
-        work=work,
-        points=rates,
         grows=False,
     )
 

@@ -9,7 +9,7 @@ from typing import Final, Protocol, TypeVar
 from bench.brokers import SocketBroker
 from bench.growth.curve import Curve, Point
 from bench.growth.partitions import create
-from bench.growth.served import World, steps
+from bench.growth.served import World, cpu_s, steps
 from bench.raw_connection import RawConnection
 from strandline.errors import ErrorCode
 from strandline.protocol.messages.consumer_group_heartbeat import (
@@ -32,7 +32,9 @@ from strandline.protocol.messages.sync_group import (
 
 MOST: Final = 1000
 SESSION_MS: Final = 120_000
-BEATS: Final = 5
+BEATS: Final = 5000
+"""Of all members together."""
+BETWEEN_ROUNDS_S: Final = 0.1
 ASSIGNMENT: Final = b"\0" * 30
 PATIENCE_S: Final = 120.0
 _JOIN: Final = 7
@@ -57,14 +59,15 @@ def curves(world: World, most: int) -> Iterator[Curve]:
                 create(broker, count)
                 group = kind(broker, count)
                 group.find_coordinator()
-                before = broker.cpu_seconds()
+                before = cpu_s(broker)
                 group.form()
-                formed[protocol].append(Point(count, 1000 * (broker.cpu_seconds() - before)))
-                before = broker.cpu_seconds()
-                for _ in range(BEATS):
+                formed[protocol].append(Point(count, 1000 * (cpu_s(broker) - before)))
+                before = cpu_s(broker)
+                beats = -(-BEATS // count)
+                for _ in range(beats):
                     group.beat()
-                took = broker.cpu_seconds() - before
-                kept[protocol].append(Point(count, 1e6 * took / BEATS / count))
+                took = cpu_s(broker) - before
+                kept[protocol].append(Point(count, 1e6 * took / beats / count))
                 group.close()
         world.tell(f"{count:,} members")
     for protocol in formed:
@@ -80,7 +83,7 @@ def curves(world: World, most: int) -> Iterator[Curve]:
             title=f"a heartbeat ({protocol})",
             unit="us of a core",
             work="members",
-            points=kept[protocol][2:],
+            points=kept[protocol],
             grows=False,
         )
 
@@ -188,6 +191,7 @@ class _Consumer(_Group):
         while not all(self.owned) or len(set(self.epochs)) > 1:
             if time.monotonic() > deadline:
                 raise SystemExit("The group does not settle.")
+            time.sleep(BETWEEN_ROUNDS_S)
             self.beat()
 
     def beat(self) -> None:

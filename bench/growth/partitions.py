@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from bench.brokers import SocketBroker
 from bench.catalogue import workloads
 from bench.growth.curve import Curve, Point
-from bench.growth.served import World, busy_share, steps
+from bench.growth.served import World, busy_share, from_on, steps
 from bench.raw_connection import RawConnection
 from bench.workloads import RawProduce, Setup
 from strandline.protocol.messages.metadata import MetadataRequest
@@ -71,7 +71,7 @@ def curves(world: World, most: int) -> Iterator[Curve]:
         title="memory of a partition",
         unit="KiB",
         work=work,
-        points=memory[2:],
+        points=from_on(memory, OF_TOPIC),
         goal=6,
         goal_at=MOST,
         grows=False,

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from bench.brokers import COMMON_SETTINGS, Launch, SocketBroker, StrandlineBroker
 from bench.clusters import StrandlineCluster
+from bench.growth.curve import Point
 from bench.workloads import Setup
 
 
@@ -47,11 +48,22 @@ class World:
         print(f"measured: {what}", file=sys.stderr, flush=True)
 
 
+def cpu_s(broker: SocketBroker) -> float:
+    """Processor time of all threads that the broker has, to the nanosecond: not in ticks."""
+    tasks = Path(f"/proc/{broker.pid}/task").iterdir()
+    return sum(int((each / "schedstat").read_text().split()[0]) for each in tasks) / 1e9
+
+
 def busy_share(broker: SocketBroker, seconds: float) -> float:
     """Which share of one core it uses while it is left alone."""
-    before, began = broker.cpu_seconds(), time.monotonic()
+    before, began = cpu_s(broker), time.monotonic()
     time.sleep(seconds)
-    return (broker.cpu_seconds() - before) / (time.monotonic() - began)
+    return (cpu_s(broker) - before) / (time.monotonic() - began)
+
+
+def from_on(points: Sequence[Point], least: float) -> list[Point]:
+    """Without those of less work, of which one piece cannot be told from the rest."""
+    return [point for point in points if point.work >= least]
 
 
 def steps(most: int, *, thirds: bool = False) -> list[int]:

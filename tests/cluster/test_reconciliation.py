@@ -13,6 +13,7 @@ from strandline.cluster.controller import (
     announce_shutdown,
     become_controller,
     delete_topics,
+    looks,
     reconcile,
     report_offline,
     step_down,
@@ -376,3 +377,70 @@ def test_a_state_of_a_partition_that_is_not_assigned_is_left_alone() -> None:
     assert story.image.topics["t"].states[7].value == state
     story.do([SetData(state_path(stray), state.encode()), Delete(state_path(stray))])
     assert story.reconcile() == []
+
+
+def two_of_many(partitions: int) -> tuple[Story, Story]:
+    """The same cluster twice, in which most partitions have lost a member or their leader."""
+    stories = Story(3, policy=Policy()), Story(3, policy=Policy())
+    for story in stories:
+        for topic in range(partitions // 100):
+            story.place(f"t{topic:02}", *([[3, 1, 2], [2, 3, 1]] * 50))
+        story.place("alone", *([3] for _ in range(300)))  # these wait for their only broker
+        story.leave(3)
+    return stories
+
+
+def test_looks_ahead_decide_what_looks_at_all_decide(monkeypatch: pytest.MonkeyPatch) -> None:
+    by_looks, at_all = two_of_many(700)
+    looked_at_all = 0
+
+    def counted(image: ClusterImage, policy: Policy, touched: object = None) -> object:
+        nonlocal looked_at_all
+        looked_at_all += touched is None
+        return reconcile(image, policy, touched)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(looks, "reconcile", counted)
+    looking, steps = looks.Looks(), 0
+    while True:
+        decision = looking.decide(by_looks.image, by_looks.policy)
+        assert decision == reconcile(at_all.image, at_all.policy)
+        if not decision.operations:
+            break
+        steps += 1
+        for story in (by_looks, at_all):
+            story.follow(decision)
+        looking.follow(by_looks.delta)
+    assert steps == 40, "300 without a leader, and 700 with members that are gone"
+    assert looked_at_all <= 6
+    assert not looking.decide(by_looks.image, by_looks.policy).operations
+
+
+def test_looks_ahead_end_when_brokers_come_or_go() -> None:
+    story, _ = two_of_many(700)
+    looking = looks.Looks()
+    for number in range(200):
+        decision = looking.decide(story.image, story.policy)
+        if not decision.operations:
+            break
+        story.follow(decision)
+        looking.follow(story.delta)
+        if number == 2:
+            story.leave(2)
+            looking.follow(story.delta)
+        if number == 6:
+            story.join(3)
+            looking.follow(story.delta)
+    assert number > 20
+    assert not reconcile(story.image, story.policy).operations
+
+
+def test_another_controller_looks_at_all() -> None:
+    story, _ = two_of_many(100)
+    looking = looks.Looks()
+    looking.decide(story.image, story.policy)
+    story.reconcile()
+    assert not looking.decide(story.image, story.policy).operations
+    story.leave(2)
+    assert not looking.decide(story.image, story.policy).operations, "it was not told"
+    looking.at_all()
+    assert looking.decide(story.image, story.policy).operations

@@ -69,7 +69,7 @@ def disk() -> MemoryFiles:
 
 def snapshots_on(files: MemoryFiles) -> ProducerSnapshots:
     snapshots = ProducerSnapshots(files, DIRECTORY)
-    snapshots.scan()
+    snapshots.scan(files.list_directory(DIRECTORY))
     return snapshots
 
 

@@ -38,10 +38,9 @@ def disk() -> MemoryFiles:
 
 
 def states_on(files: MemoryFiles | None = None, *, verify: bool = False) -> ProducerStates:
-    states = ProducerStates(
-        files or disk(), DIRECTORY, expiration_ms=DAY_MS, verification_enabled=verify
-    )
-    states.snapshots.scan()
+    files = files or disk()
+    states = ProducerStates(files, DIRECTORY, expiration_ms=DAY_MS, verification_enabled=verify)
+    states.snapshots.scan(files.list_directory(DIRECTORY))
     return states
 
 

@@ -22,7 +22,7 @@ from strandline.broker.frame_memory import FrameMemory
 from strandline.broker.handle_budget import raise_limit
 from strandline.broker.remote_store import RemoteStore
 from strandline.broker.running import Broker
-from strandline.broker.settle import import_later, settle
+from strandline.broker.settle import import_later, look_for_less_garbage, settle
 from strandline.broker.startup import start_broker
 from strandline.config.broker import SettingLayers
 from strandline.config.load import make_broker_config
@@ -50,6 +50,7 @@ async def run(orders: IO[bytes], answers: int, begin_log: Callable[[words.Order]
     order = words.read_order(line)
     begin_log(order)
     raise_limit()
+    look_for_less_garbage()
     child = _ChildProcess(order, reader, answers)
     loop.add_signal_handler(signal.SIGTERM, child.stop.set)
     return await child.run()

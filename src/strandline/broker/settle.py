@@ -1,4 +1,4 @@
-"""What a process of brokers does when its start is over: for the loops of its long life."""
+"""What a process of brokers does before and after its start: for the loops of its long life."""
 
 from __future__ import annotations
 
@@ -11,11 +11,15 @@ from strandline.node import late_imports
 _GC_THRESHOLDS: Final = (50_000, 20, 50)
 
 
-def settle() -> None:
-    """Look for less garbage."""
-    # What a start leaves behind lives as long as the process: never look at it again.
-    gc.freeze()
+def look_for_less_garbage() -> None:
+    """Before a start: looking through all that it makes, again and again, takes a quarter of the
+    time that 10,000 partitions need."""
     gc.set_threshold(*_GC_THRESHOLDS)
+
+
+def settle() -> None:
+    """After a start: what it leaves behind lives as long as the process. Never look at it again."""
+    gc.freeze()
 
 
 def import_later() -> asyncio.TimerHandle:

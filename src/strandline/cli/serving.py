@@ -20,7 +20,7 @@ from typing import Final, Protocol, TypeAlias
 import click
 
 from strandline.broker.event_loop import BrokerLoop
-from strandline.broker.settle import import_later, settle
+from strandline.broker.settle import import_later, look_for_less_garbage, settle
 from strandline.broker.start_report import StartReport
 from strandline.cli.output import counted
 from strandline.cli.started import STARTED_S
@@ -86,6 +86,7 @@ async def _run(
     start: Callable[[], Awaitable[RunningBrokers]], beside: Beside | None, *, has_brokers: bool
 ) -> list[str]:
     """Start, wait for a signal, stop; sentences about what went wrong after the start."""
+    look_for_less_garbage()
     running = await _start(start)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()

@@ -19,10 +19,9 @@ from typing import Final, TypeVar
 from strandline.cluster.controller import (
     Decision,
     Event,
+    Looks,
     become_controller,
     rebalance,
-    reconcile,
-    touched_by,
 )
 from strandline.cluster.image import ClusterImage, ImageDelta
 from strandline.errors import ErrorCode, InvariantViolated, ProtocolError
@@ -32,7 +31,7 @@ from strandline.node.metadata import Metadata
 from strandline.node.reconciler import Reconciler
 from strandline.node.settings import Settings, SettingsPolicy
 from strandline.node.timers import Timer, Timers
-from strandline.types import Instant, TopicPartition
+from strandline.types import Instant
 
 log = logging.getLogger(__name__)
 
@@ -67,8 +66,7 @@ class ControllerLoop:
         self._epoch = _NO_EPOCH
         """The controller epoch that this process counted, or tried to, when it was last elected."""
         self._was_controller = False
-        self._touched: set[TopicPartition] | None = None
-        """The partitions that `reconcile` has to look at; None: all."""
+        self._looks = Looks()
         self._is_rebalancing = False
         self._rebalance_timer: Timer | None = None
 
@@ -93,9 +91,7 @@ class ControllerLoop:
 
     def follow(self, delta: ImageDelta, now: Instant) -> None:
         """The image has changed."""
-        if self._touched is not None:
-            touched = touched_by(delta)
-            self._touched = None if touched is None else self._touched | set(touched)
+        self._looks.follow(delta)
         if delta.controller_changed:
             self._look(now)
         self._reconciler.wake()
@@ -182,13 +178,8 @@ class ControllerLoop:
         return Decision((), become_controller(image, broker_id, now_ms=now.wall_ms))
 
     def _govern(self, image: ClusterImage) -> Decision[Event]:
-        decision = reconcile(image, self.policy, self._touched)
-        if decision.operations:
-            # One step may make another one possible anywhere, or may be refused.
-            self._touched = None
-            return decision
-        self._touched = set()
-        if self._is_rebalancing:
+        decision = self._looks.decide(image, self.policy)
+        if self._is_rebalancing and not decision.operations:
             percent = self._settings.broker.leader_imbalance_per_broker_percentage
             decision = rebalance(image, imbalance_percent_max=percent)
             self._is_rebalancing = bool(decision.operations)
@@ -202,7 +193,7 @@ class ControllerLoop:
         if is_controller == self._was_controller:
             return
         self._was_controller = is_controller
-        self._touched = None
+        self._looks.at_all()
         self._is_rebalancing = False
         if self._rebalance_timer is not None:
             self._rebalance_timer.cancel()

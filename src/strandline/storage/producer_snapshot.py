@@ -124,10 +124,11 @@ class ProducerSnapshots:
         """In increasing order; equal to the files in the directory."""
         self._files = files
 
-    def scan(self) -> None:
-        """Find the files, and remove what interrupted writes and deletions have left."""
+    def scan(self, names: Iterable[str]) -> None:
+        """Find the snapshots among these files of the directory, and remove what interrupted writes
+        and deletions have left."""
         self.offsets = []
-        for name in self._files.list_directory(self.directory):
+        for name in names:
             offset = offset_in_name(name)
             if offset is not None:
                 insort(self.offsets, offset)

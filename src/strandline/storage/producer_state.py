@@ -14,7 +14,7 @@ Batches without a producer id have no business here: the log tests `header.produ
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import Final
 
@@ -326,9 +326,12 @@ class ProducerStates:
         self._snapshot_offset = Offset(0)
         self.end_offset = offset
 
-    def remove_stray_snapshots(self, segment_base_offsets: Collection[Offset]) -> None:
-        """Scan the directory and keep what belongs to a segment, and the newest if it is above."""
-        self.snapshots.scan()
+    def remove_stray_snapshots(
+        self, segment_base_offsets: Collection[Offset], names: Iterable[str]
+    ) -> None:
+        """Of the snapshots among these files of the directory keep what belongs to a segment, and
+        the newest if it is above."""
+        self.snapshots.scan(names)
         self.snapshots.remove_strays(segment_base_offsets)
 
     def moved_to(self, directory: str) -> None:

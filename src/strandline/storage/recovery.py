@@ -58,8 +58,10 @@ class Recovery:
     def run(self) -> RecoveryReport:
         """Fill the log's segments, offsets, producers and leader epochs; what was done."""
         log, found = self._log, self._found
-        self._notes += SegmentOpening(log, found, self._now_ms).run()
-        log.producers.remove_stray_snapshots([Offset(b) for b in log.segments.base_offsets])
+        opening = SegmentOpening(log, found, self._now_ms)
+        self._notes += opening.run()
+        bases = [Offset(base) for base in log.segments.base_offsets]
+        log.producers.remove_stray_snapshots(bases, opening.names)
         start = self._first_to_recover()
         if start is not None:
             self._recover_from(start)

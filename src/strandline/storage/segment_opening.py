@@ -20,7 +20,7 @@ from strandline.storage.log_parts import LogParts
 from strandline.storage.segment import Segment
 from strandline.storage.segment_names import LOG, parse_segment_name, segment_path
 from strandline.storage.swap_recovery import finish_interrupted_swaps
-from strandline.storage.verify.files import lonely_indexes
+from strandline.storage.verify.files import lonely_among
 from strandline.types import NO_TOPIC_ID
 
 LEADER_EPOCHS_NEXT: Final = LEADER_EPOCHS_NAME + NEXT_SUFFIX
@@ -35,6 +35,8 @@ class SegmentOpening:
         self._directory = log.location.path
         self._found = found
         self._now_ms = now_ms
+        self.names: list[str] = []
+        """What is in the directory, but for what was made or removed in opening the segments."""
         self._notes: list[str] = []
 
     def run(self) -> list[str]:
@@ -45,7 +47,11 @@ class SegmentOpening:
         """
         segments = self._log.segments
         self._clear_if_never_durable()
-        self._notes += finish_interrupted_swaps(self._files, self._directory)
+        self.names = self._files.list_directory(self._directory)
+        notes = finish_interrupted_swaps(self._files, self._directory, self.names)
+        if notes:
+            self._notes += notes
+            self.names = self._files.list_directory(self._directory)
         for segment in self._open():
             segments.add(segment)
         self._retire_deleted()
@@ -75,10 +81,12 @@ class SegmentOpening:
 
     def _open(self) -> list[Segment]:
         """The segments on disk; removes index files that belong to none or are not whole."""
-        names = self._files.list_directory(self._directory)
-        parsed = [parse_segment_name(name) for name in names]
-        bases = {p.base_offset for p in parsed if p is not None and p.kind == LOG}
-        for base_offset, path in lonely_indexes(self._files, self._directory):
+        names = self.names
+        found = [parsed for name in names if (parsed := parse_segment_name(name)) is not None]
+        bases = {each.base_offset for each in found if each.kind == LOG}
+        for base_offset, path in lonely_among(
+            [each for each in found if not each.suffix], self._directory
+        ):
             self._check_missing(base_offset, bases)
             self._files.remove(path)
             self._notes.append(f"Removed {path}: it has no segment.")

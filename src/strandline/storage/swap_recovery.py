@@ -35,9 +35,10 @@ from strandline.storage.segment_names import (
 from strandline.storage.segment_swap import rename_suffix
 
 
-def finish_interrupted_swaps(files: Files, directory: str) -> list[str]:
-    """Leave no temporary segment files in the directory; a sentence for each thing done."""
-    named = [(name, parse_segment_name(name)) for name in files.list_directory(directory)]
+def finish_interrupted_swaps(files: Files, directory: str, names: Iterable[str]) -> list[str]:
+    """Leave no temporary segment files in the directory, which has these names; a sentence for each
+    thing done."""
+    named = [(name, parse_segment_name(name)) for name in names]
     found = {name: parsed for name, parsed in named if parsed is not None}
     notes: list[str] = []
 

@@ -60,6 +60,7 @@ from strandline.cluster.controller.lifecycle import (
     tell_endpoints,
     unregister_broker,
 )
+from strandline.cluster.controller.looks import Looks
 from strandline.cluster.controller.policy import ControllerPolicy
 from strandline.cluster.controller.producer_ids import ProducerIdBlock, allocate_producer_ids
 from strandline.cluster.controller.reassignments import (
@@ -94,6 +95,7 @@ __all__ = [
     "FeatureUpdate",
     "FoundPartition",
     "InSyncProposal",
+    "Looks",
     "OngoingReassignment",
     "PartitionAltered",
     "PartitionsAdded",

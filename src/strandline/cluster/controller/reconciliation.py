@@ -14,6 +14,7 @@ names only, so that two controllers with equal images decide alike.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from itertools import islice
 from typing import Final
 
 from strandline.cluster.controller.decision import Decision, controller_epoch, fenced
@@ -112,25 +113,42 @@ def _deletions(
     return Decision(())
 
 
+def partitions_to_repair(
+    image: ClusterImage, policy: ControllerPolicy, most: int
+) -> list[TopicPartition]:
+    """The first of those that are not as they should be, in the order in which `reconcile` repairs
+    them."""
+    return [key for key, _, _ in islice(_repairable(image, policy, None), most)]
+
+
 def _repairs(
     image: ClusterImage, policy: ControllerPolicy, touched: Collection[TopicPartition] | None
 ) -> Decision[Event]:
     """Elections, departures from in-sync sets, ends of reassignments."""
-    brokers = Brokers(image)
     writes = StateWrites(image)
     events: list[Event] = []
+    for key, partition, repair in _repairable(image, policy, touched):
+        writes.put(key, repair.partition)
+        events += events_of(key, partition, repair)
+        if writes.count >= LEADERS_PER_MULTI:
+            break
+    return Decision(tuple(events), writes.operations())
+
+
+def _repairable(
+    image: ClusterImage, policy: ControllerPolicy, touched: Collection[TopicPartition] | None
+) -> Iterator[tuple[TopicPartition, PartitionImage, Repair]]:
+    """Partitions that are not as they should be, and how they should be; by name, those without
+    a leader first."""
+    brokers = Brokers(image)
     for is_urgent in (True, False):
         for key, partition in _unsettled(image, touched, brokers):
-            if writes.count >= LEADERS_PER_MULTI:
-                break
             there = brokers.at(key)
             if is_urgent is _has_its_leader(partition, there):
                 continue
             repair = repaired(partition, there, rules_of(policy, key.topic, partition))
             if repair.partition != partition:
-                writes.put(key, repair.partition)
-                events += events_of(key, partition, repair)
-    return Decision(tuple(events), writes.operations())
+                yield key, partition, repair
 
 
 def _first_elections(

@@ -7,6 +7,7 @@ except where a swapped segment ends.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from strandline.storage.files import Files, join
@@ -57,6 +58,11 @@ def segments_of(files: Files, directory: str) -> list[SegmentFiles]:
 def lonely_indexes(files: Files, directory: str) -> list[tuple[int, str]]:
     """Base offsets and paths of the indexes whose segment is gone."""
     found = [each for each in _segment_files(files, directory) if not each.suffix]
+    return lonely_among(found, directory)
+
+
+def lonely_among(found: Collection[SegmentFileName], directory: str) -> list[tuple[int, str]]:
+    """`lonely_indexes` of a directory that has these files."""
     bases = {each.base_offset for each in found if each.kind == LOG}
     return [
         (each.base_offset, segment_path(directory, each.base_offset, each.kind))
