@@ -99,11 +99,14 @@ class RawProduce(Workload):
     rate: int = 0
     acks: int = 1
     replicas: int = 1
+    partitions: int = 0
+    """As many as connections if it is 0."""
     mock: bool = True
 
     def run(self, broker: Broker, topic: str, setup: Setup) -> Metrics:
         """Throughput and cost; latency only at a fixed rate (in a closed loop it is the depth)."""
-        broker.create_topic(topic, self.connections, replicas=self.replicas)
+        partitions = self.partitions or self.connections
+        broker.create_topic(topic, partitions, replicas=self.replicas)
         measured = measure(broker, self.command(broker, topic, setup))
         if self.rate:
             names = ("requests_per_second", "p50_us", "p99_us", "p999_us", "service_p50_us")
@@ -123,7 +126,7 @@ class RawProduce(Workload):
         """The load generator's words."""
         options = {
             "connections": self.connections,
-            "partitions": self.connections,
+            "partitions": self.partitions or self.connections,
             "inflight": self.inflight,
             "record-bytes": self.record_bytes,
             "batch-bytes": self.batch_bytes,

@@ -5,13 +5,14 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 from bench.brokers import SocketBroker
 from bench.growth.curve import Curve, Point
 from bench.growth.served import World, busy_share, from_on, steps
 from bench.readiness import api_versions_request
-from bench.workloads import RawProduce
+from bench.workloads import FULL, RawProduce
 
 MOST: Final = 10_000
 PARTITIONS: Final = 16
@@ -39,11 +40,14 @@ def curves(world: World, most: int) -> Iterator[Curve]:
                 name="busy",
                 title="",
                 connections=count,
+                partitions=min(count, PARTITIONS),
                 inflight=1,
                 record_bytes=100,
                 records_per_batch=1,
             )
-            measured = workload.run(broker, "busy", world.setup)
+            # The first request of each is decoded, and so costs more: they are to be few.
+            effort = replace(FULL, milliseconds=FULL.milliseconds + count)
+            measured = workload.run(broker, "busy", replace(world.setup, effort=effort))
             busy.append(Point(count, measured["cpu_us_per_request"]))
         world.tell(f"{count:,} connections")
     work = "connections"

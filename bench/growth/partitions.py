@@ -23,6 +23,8 @@ OF_TOPIC: Final = 100
 TOPICS_AT_ONCE: Final = 10
 ASKED: Final = 15
 CREATION_S: Final = 300.0
+POLL_S: Final = 0.25
+"""To ask for the metadata of all takes the broker time as well."""
 IDLE_S: Final = 10.0
 SETTLE_S: Final = 8.0
 """Until what follows a creation (checkpoints, garbage) is over."""
@@ -122,7 +124,7 @@ def create(broker: SocketBroker, count: int, *, replicas: int = 1) -> float:
     while not _have_leaders(admin, [topic.topic for topic in topics]):
         if time.monotonic() - began > CREATION_S:
             raise SystemExit(f"{count:,} partitions have no leaders after {CREATION_S:.0f} s.")
-        time.sleep(0.05)
+        time.sleep(POLL_S)
     return time.monotonic() - began
 
 

@@ -10,11 +10,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from bench.brokers import COMMON_SETTINGS, Launch, SocketBroker, StrandlineBroker
 from bench.clusters import StrandlineCluster
 from bench.growth.curve import Point
 from bench.workloads import Setup
+
+_PROCESS_CLOCK: Final = 2
+"""Linux makes the number of a process's clock of its id and that (`man clock_getcpuclockid`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +53,8 @@ class World:
 
 
 def cpu_s(broker: SocketBroker) -> float:
-    """Processor time of all threads that the broker has, to the nanosecond: not in ticks."""
-    tasks = Path(f"/proc/{broker.pid}/task").iterdir()
-    return sum(int((each / "schedstat").read_text().split()[0]) for each in tasks) / 1e9
+    """Processor time of the broker, to the nanosecond: by its own clock, not in ticks."""
+    return time.clock_gettime(~broker.pid << 3 | _PROCESS_CLOCK)
 
 
 def busy_share(broker: SocketBroker, seconds: float) -> float:

@@ -338,6 +338,7 @@ def test_a_setting_alone_is_written_however_many_partitions_it_concerns() -> Non
     """One multi for all partitions with eligible leaders was too large for the metadata store."""
     story = three(min_isr=2)
     story.place("u", *([1, 2, 3] for _ in range(LEADERS_PER_MULTI + 50)))
+    story.reconcile()
     story.policy = Policy(2)
     for number in story.image.topics["u"].partitions:
         story.rewrite("u", number, in_sync_replicas=(ONE,), elr=(TWO, THREE), leader=ONE)

@@ -386,6 +386,7 @@ def two_of_many(partitions: int) -> tuple[Story, Story]:
         for topic in range(partitions // 100):
             story.place(f"t{topic:02}", *([[3, 1, 2], [2, 3, 1]] * 50))
         story.place("alone", *([3] for _ in range(300)))  # these wait for their only broker
+        story.reconcile()
         story.leave(3)
     return stories
 

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-from strandline.sim.clients.group_watch import GroupWatch
+from types import SimpleNamespace
+from typing import cast
+
+from strandline.client.group_requests import Membership
+from strandline.sim.clients.cluster import Cluster
+from strandline.sim.clients.group_watch import GroupWatch, WatchedMember
 from strandline.sim.clients.tenures import NONE, Standing, Tenures, epoch_of
 from strandline.sim.options import draw_plan
 from strandline.sim.schedule import Schedule
 from strandline.types import TopicPartition
+
+
+class NoCoordinator:
+    """A cluster in which a member knows no coordinator."""
+
+    router = SimpleNamespace(coordinator=lambda group: None)
+
 
 T0, T1 = (TopicPartition("t", number) for number in range(2))
 
@@ -90,3 +102,40 @@ def test_an_answer_that_is_overtaken_shows_a_tenure_between_two_of_another_membe
     tenures.owned(3, "b", [T0])
     assert (tenures.of(T0, 6, "a"), tenures.newest(T0)) == (6, 6)
     assert (tenures.of(T0, 5, "a"), tenures.of(T0, 6, "b")) == (2, 3)
+
+
+def test_an_answer_from_while_a_group_was_made_anew_may_be_of_either() -> None:
+    """Seed 106300064: two members asked to join at once, and the answer that overtook the other one
+    showed that the group was another; its epochs had come as far as those of the one before."""
+    tenures = Tenures()
+    tenures.owned(3, "a", [T0])
+    anew = tenures.base(2, "b", [T0], 3)
+    assert anew is not None
+    assert anew > 0
+    tenures.owned(anew + 2, "b", [T0])
+    assert tenures.base(3, "a", [], 3) is None
+    assert tenures.base(2, "a", [], 3) == anew  # the group before had come further
+    assert tenures.base(3, "a", [], tenures.newest_epoch) == anew
+
+
+def test_a_member_of_which_it_is_not_known_in_which_group_it_is_is_not_judged() -> None:
+    watch = GroupWatch(Schedule())
+    watch.has_epochs("g")
+    cluster = cast("Cluster", NoCoordinator())
+    first, other, late = (WatchedMember(watch, "g", cluster) for _ in range(3))
+    outside = Membership("g", None)
+    first.joining(outside)
+    first.reconciled(Membership("g", None, "first", generation=3), (), [T0])
+    for member in (other, late):
+        member.joining(outside)
+    other.reconciled(Membership("g", None, "other", generation=2), (), [T0])
+    in_either = Membership("g", None, "late", generation=3)
+    late.reconciled(in_either, (), [])
+    late.reconciled(in_either, (), [T0])
+    assert late.standing(in_either, T0) == Standing(NONE, NONE)
+    assert watch.findings == []
+    late.joining(outside)
+    known = Membership("g", None, "later", generation=4)
+    late.reconciled(known, (), [T0])
+    standing = late.standing(known, T0)
+    assert standing.tenure == standing.newest > 4

@@ -137,6 +137,11 @@ class TopicImage:
         return self.node.topic_id
 
     @property
+    def is_started(self) -> bool:
+        """Whether every partition has had a leader, or was told that it has none."""
+        return len(self.states) >= len(self.partitions)
+
+    @property
     def replication_factor(self) -> int:
         """Replicas of the lowest partition; new partitions get as many."""
         return len(self.partitions[min(self.partitions)].replicas) if self.partitions else 0

@@ -19,7 +19,7 @@ from strandline.cluster.controller.decision import (
     duplicates,
     fenced,
 )
-from strandline.cluster.controller.topic_writes import STATES_PER_MULTI, topic_removal
+from strandline.cluster.controller.topic_writes import REMOVALS_PER_MULTI, topic_removal
 from strandline.cluster.image import ClusterImage, TopicImage
 from strandline.cluster.store import Create, Operation
 from strandline.cluster.znodes import deletion_path
@@ -84,7 +84,7 @@ def delete_topics(
                 refusal = Refusal.of(error)
         if topic is not None and refusal is None:
             count = len(topic.partitions)
-            if total + count <= STATES_PER_MULTI:
+            if total + count <= REMOVALS_PER_MULTI:
                 operations += topic_removal(image, topic)
             elif topic.name not in image.requested_deletions:
                 operations.append(Create(deletion_path(topic.name)))

@@ -14,15 +14,17 @@ from strandline.cluster.controller.decision import Decision
 from strandline.cluster.controller.events import Event
 from strandline.cluster.controller.policy import ControllerPolicy
 from strandline.cluster.controller.reconciliation import (
-    partitions_to_repair,
     reconcile,
     touched_by,
+    work_ahead,
 )
 from strandline.cluster.image import ClusterImage, ImageDelta
 from strandline.types import TopicPartition
 
-_AHEAD_MAX: Final = 250
+_REPAIRS_AHEAD: Final = 250
 """Ten multis. To find out whether a partition is to be repaired takes some 20 us."""
+_STARTS_AHEAD: Final = 10
+"""Topics."""
 
 
 class Looks:
@@ -40,9 +42,11 @@ class Looks:
 
     def follow(self, delta: ImageDelta) -> None:
         """The image has changed."""
-        if self._touched is not None:
-            touched = touched_by(delta)
-            self._touched = None if touched is None else self._touched | set(touched)
+        touched = touched_by(delta)
+        if self._touched is None or touched is None:
+            self._touched = None
+        elif not self._is_ahead:  # else the look at all that comes then finds it
+            self._touched |= set(touched)
 
     def decide(self, image: ClusterImage, policy: ControllerPolicy) -> Decision[Event]:
         """What `reconcile` decides, step by step until there is nothing to do."""
@@ -50,7 +54,9 @@ class Looks:
             decision = reconcile(image, policy, self._touched)
             if decision.operations:
                 if self._touched is None:
-                    self._touched = set(partitions_to_repair(image, policy, _AHEAD_MAX))
+                    self._touched = work_ahead(
+                        image, policy, repairs=_REPAIRS_AHEAD, starts=_STARTS_AHEAD
+                    )
                     self._is_ahead = True
                 elif not self._is_ahead:
                     self._touched = None

@@ -46,6 +46,9 @@ from strandline.types import TopicPartition
 
 PARTITIONS_PER_MULTI: Final = 100
 
+STARTS_PER_MULTI: Final = 50
+"""Partitions that get their first leader: brokers make a log for each."""
+
 LEADERS_PER_MULTI: Final = 25
 """Partitions whose leader or in-sync set one multi changes. Fewer than of the others: the brokers
 that lead from then on have the most to do for each, and serve no client meanwhile."""
@@ -113,12 +116,17 @@ def _deletions(
     return Decision(())
 
 
-def partitions_to_repair(
-    image: ClusterImage, policy: ControllerPolicy, most: int
-) -> list[TopicPartition]:
-    """The first of those that are not as they should be, in the order in which `reconcile` repairs
-    them."""
-    return [key for key, _, _ in islice(_repairable(image, policy, None), most)]
+def work_ahead(
+    image: ClusterImage, policy: ControllerPolicy, *, repairs: int, starts: int
+) -> set[TopicPartition]:
+    """Partitions to look at for the first of what `reconcile` would do: so many that are not as
+    they should be, in the order in which it repairs them, and one of so many topics that have
+    partitions without a state."""
+    repaired_ones = (key for key, _, _ in _repairable(image, policy, None))
+    started_ones = (
+        TopicPartition(name, 0) for name, topic in _topics(image, None) if not topic.is_started
+    )
+    return {*islice(repaired_ones, repairs), *islice(started_ones, starts)}
 
 
 def _repairs(
@@ -162,11 +170,11 @@ def _first_elections(
     events: list[Event] = []
     operations: list[Operation] = []
     for name, topic in _topics(image, touched):
-        if len(topic.states) >= len(topic.partitions):
+        if topic.is_started:
             continue
         states = {}
         for number in sorted(topic.partitions.keys() - topic.states.keys()):
-            if len(events) >= PARTITIONS_PER_MULTI:
+            if len(events) >= STARTS_PER_MULTI:
                 break
             state = first_state(
                 image,

@@ -29,8 +29,11 @@ from strandline.cluster.znodes import (
 from strandline.types import LeaderEpoch, TopicPartition
 
 FIRST_LEADER_EPOCH: Final = LeaderEpoch(0)
-STATES_PER_MULTI: Final = 1000
-"""Partition states that one request makes or removes at once."""
+STATES_PER_MULTI: Final = 50
+"""Partition states that one request makes at once: brokers make the logs of all of them before they
+serve a client again."""
+REMOVALS_PER_MULTI: Final = 1000
+"""Partition states that one request removes at once."""
 
 
 def topic_creation(node: TopicNode, states: Mapping[int, PartitionStateNode]) -> list[Operation]:

@@ -241,6 +241,7 @@ class WatchedMember(MemberObserver):
         self._newest_epoch = NONE
         """In a group with epochs: the newest one when the member asked to join."""
         self._base: int | None = None
+        """What to add to its epochs; None if that is not known."""
         self._base_of = ""
         """The member id under which it has joined."""
 
@@ -250,7 +251,7 @@ class WatchedMember(MemberObserver):
         if tenures is not None:
             self._newest_epoch = tenures.newest_epoch
         if who.generation == NO_GENERATION:
-            self._base = None
+            self._base, self._base_of = None, ""
 
     def syncing(self, who: Membership) -> None:
         """See `MemberObserver`."""
@@ -288,11 +289,12 @@ class WatchedMember(MemberObserver):
         tenures = self._watch.tenures(self._group)
         if tenures is None or who.generation == NO_GENERATION:
             return
-        if self._base is None or self._base_of != who.member_id:
+        if self._base_of != who.member_id:
             self._base_of = who.member_id
             name = _name_of(who)
             self._base = tenures.base(who.generation, name, owned, self._newest_epoch)
-        self._watch.owned(self._group, self._number(who), _name_of(who), owned)
+        if self._base is not None:
+            self._watch.owned(self._group, self._number(who), _name_of(who), owned)
 
     def _number(self, who: Membership) -> int:
         return NONE if who.generation == NO_GENERATION else (self._base or 0) + who.generation
@@ -302,6 +304,8 @@ class WatchedMember(MemberObserver):
         tenures = self._watch.tenures(self._group)
         if tenures is None:
             return Standing(who.generation, NONE)
+        if who.generation != NO_GENERATION and self._base is None:
+            return Standing(NONE, NONE)
         return Standing(tenures.of(at, self._number(who), _name_of(who)), tenures.newest(at))
 
     def offsets_asked(self, who: Membership, partitions: Iterable[TopicPartition]) -> None:

@@ -43,13 +43,14 @@ class Tenures:
 
     def base(
         self, epoch: int, member: str, owned: Iterable[TopicPartition], newest_before: int
-    ) -> int:
+    ) -> int | None:
         """What to add to a joining member's epochs; `newest_before` is `newest_epoch` from when it
         asked to join.
 
         A member that joins is told no epoch before that, and in that one itself nothing that
         another member owns: else the group was made anew. If it was not, the other member will
-        commit, and be found out.
+        commit, and be found out. None if the group was made anew while the member asked: its answer
+        may be of either group.
         """
         base = max(newest_before, 0) // _MADE_ANEW * _MADE_ANEW
         number = base + epoch
@@ -57,7 +58,8 @@ class Tenures:
             number == newest_before
             and any(self._owners.get(at, {}).get(number, member) != member for at in owned)
         )
-        return base + _MADE_ANEW if is_anew else base
+        base += _MADE_ANEW if is_anew else 0
+        return base if base >= self.newest_epoch // _MADE_ANEW * _MADE_ANEW else None
 
     def owned(
         self, epoch: int, member: str, owned: Iterable[TopicPartition]
