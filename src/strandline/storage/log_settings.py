@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from strandline.config.topic import TopicConfig
 from strandline.records.rules import AppendRules
 
@@ -17,7 +19,12 @@ class LogSettings:
     def follow(self, config: TopicConfig) -> None:
         """Use other settings from the next append on."""
         self.config = config
-        self.client_rules = AppendRules.for_topic(config)
-        self.coordinator_rules = AppendRules.for_topic(config, allow_control=True)
+        self.client_rules, self.coordinator_rules = _rules_of(config)
         self.keeps_batches = self.client_rules.keeps_batches
         self.segment_bytes = config.segment_bytes
+
+
+@lru_cache(maxsize=256)
+def _rules_of(config: TopicConfig) -> tuple[AppendRules, AppendRules]:
+    """Of clients and of coordinators. Most topics have the same settings."""
+    return AppendRules.for_topic(config), AppendRules.for_topic(config, allow_control=True)

@@ -25,10 +25,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final, cast
 
 from strandline.cluster.identifiers import uuid_from_text, uuid_text
-from strandline.cluster.znodes.content import Content, Extra, Json, encoded, replicas_json
+from strandline.cluster.store import MalformedNode
+from strandline.cluster.znodes.content import (
+    Content,
+    Extra,
+    Json,
+    encoded,
+    replicas_json,
+)
 from strandline.types import NO_TOPIC_ID, BrokerId, LeaderEpoch, TopicId, TopicPartition
 
 ROOT: Final = "/brokers/topics"
@@ -125,19 +133,31 @@ class PartitionStateNode:
 
     @classmethod
     def decode(cls, partition: TopicPartition, data: bytes) -> PartitionStateNode:
-        content = Content(state_path(partition), data)
-        content.integer("version")
-        return cls(
-            leader=BrokerId(content.integer("leader")),
-            leader_epoch=LeaderEpoch(content.integer("leader_epoch")),
-            in_sync_replicas=cast(Replicas, content.integers("isr")),
-            controller_epoch=content.integer("controller_epoch"),
-            is_recovering=content.integer("leader_recovery_state", 0) == RECOVERING,
-            in_sync_epochs=cast("dict[BrokerId, int]", content.integer_mapping("isr_epochs")),
-            elr=cast(Replicas, content.optional_integers("elr")),
-            last_known_elr=cast(Replicas, content.optional_integers("last_known_elr")),
-            extra=content.rest(),
-        )
+        """Of equal states there is one object: very many partitions are led by the same broker."""
+        try:
+            return _known_state(data)
+        except MalformedNode:
+            return _state_in(Content(state_path(partition), data))
+
+
+@lru_cache(maxsize=1024)
+def _known_state(data: bytes) -> PartitionStateNode:
+    return _state_in(Content("a state", data))
+
+
+def _state_in(content: Content) -> PartitionStateNode:
+    content.integer("version")
+    return PartitionStateNode(
+        leader=BrokerId(content.integer("leader")),
+        leader_epoch=LeaderEpoch(content.integer("leader_epoch")),
+        in_sync_replicas=cast(Replicas, content.integers("isr")),
+        controller_epoch=content.integer("controller_epoch"),
+        is_recovering=content.integer("leader_recovery_state", 0) == RECOVERING,
+        in_sync_epochs=cast("dict[BrokerId, int]", content.integer_mapping("isr_epochs")),
+        elr=cast(Replicas, content.optional_integers("elr")),
+        last_known_elr=cast(Replicas, content.optional_integers("last_known_elr")),
+        extra=content.rest(),
+    )
 
 
 def topic_path(topic: str) -> str:
