@@ -126,6 +126,13 @@ def test_a_broker_that_hangs_up_fails_what_waits(scripted: Scripted) -> None:
     assert failed.value.code is ErrorCode.NETWORK_EXCEPTION
 
 
+def test_a_broker_that_hangs_up_before_its_first_answer_may_want_tls(scripted: Scripted) -> None:
+    scripted.far.shutdown(socket.SHUT_WR)
+    with pytest.raises(ProtocolError, match="Does the port speak TLS") as refused:
+        scripted.connection._negotiate()
+    assert refused.value.code is ErrorCode.NETWORK_EXCEPTION
+
+
 @pytest.mark.parametrize(
     "damage",
     [

@@ -11,7 +11,7 @@ from typing import Any, Final
 import click
 
 from strandline.cli.connecting import LOOKING_MS, bootstrap_option, json_option, open_cluster
-from strandline.cli.output import counted, print_json, print_table, size_text, time_text
+from strandline.cli.output import print_json, print_table, size_text, time_text
 from strandline.cli.place import Place, place_argument
 from strandline.client.cluster import ClusterClient
 from strandline.client.inspection import answers_of, inspect_each
@@ -133,7 +133,9 @@ def print_cluster(documents: Documents) -> None:
             ("TOPIC", "PARTITION", "LEADER", "EPOCH", "IN SYNC", "REPLICAS", "LACKS"), lacking
         )
     else:
-        click.echo(f"All {counted(len(newest['partitions']), 'partition')} are fully replicated.")
+        count = len(newest["partitions"])
+        all_of_them = "The partition is" if count == 1 else f"All {count:,} partitions are"
+        click.echo(f"{all_of_them} fully replicated.")
     for line in _certificate_lines(documents):
         click.echo(line)
     groups = [group for document in documents.values() for group in document["groups"]]

@@ -216,9 +216,11 @@ class Connection:
     def _negotiate(self) -> None:
         handshake = VersionHandshake(f"broker at {self.address}")
         served = None
-        while served is None:
-            pending = self._send(api_of(ApiKey.API_VERSIONS), handshake.version, handshake.request)
-            served = handshake.answered(self.result(pending, ApiVersionsResponse))
+        with tls.first_answer(is_plain=self._is_plain):
+            while served is None:
+                api = api_of(ApiKey.API_VERSIONS)
+                pending = self._send(api, handshake.version, handshake.request)
+                served = handshake.answered(self.result(pending, ApiVersionsResponse))
         self._served = served
 
     # -- Authentication ----------------------------------------------------------------------

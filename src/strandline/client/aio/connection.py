@@ -113,10 +113,11 @@ class Connection(asyncio.Protocol):
     async def _negotiate(self) -> None:
         handshake = VersionHandshake(f"broker at {self.address}")
         served = None
-        while served is None:
-            api = api_of(ApiKey.API_VERSIONS)
-            asked = self._ask(api, handshake.version, handshake.request)
-            served = handshake.answered(cast("ApiVersionsResponse", await asked.future))
+        api = api_of(ApiKey.API_VERSIONS)
+        with tls.first_answer(is_plain=self._settings.security.tls is None):
+            while served is None:
+                asked = self._ask(api, handshake.version, handshake.request)
+                served = handshake.answered(cast("ApiVersionsResponse", await asked.future))
         self._served = served
 
     async def _authenticate(self, sasl: Sasl) -> None:

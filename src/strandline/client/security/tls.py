@@ -6,6 +6,8 @@ This file must not know connections.
 from __future__ import annotations
 
 import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from strandline.client.security.settings import Tls
 from strandline.client.security.stores import VERSIONS, identify, reason_of, trust
@@ -71,3 +73,18 @@ def failed(address: object, error: OSError) -> ProtocolError:
             f"{where}: the broker closed the connection. Does the port speak TLS?",
         )
     return AuthenticationFailed(ErrorCode.NETWORK_EXCEPTION, f"{where}: {reason_of(error)}.")
+
+
+@contextmanager
+def first_answer(*, is_plain: bool) -> Iterator[None]:
+    """Around what waits for the first answer: a broker that hangs up upon it may want TLS."""
+    try:
+        yield
+    except ProtocolError as error:
+        if not is_plain or type(error) is not ProtocolError:
+            raise
+        if error.code is not ErrorCode.NETWORK_EXCEPTION:
+            raise
+        raise ProtocolError(
+            error.code, f"{error.message} Does the port speak TLS? Then security.protocol says so."
+        ) from error
