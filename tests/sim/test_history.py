@@ -71,6 +71,14 @@ def test_the_newest_value_of_a_key_must_be_there() -> None:
     assert kinds(written, read, [Compacted(A), Erased(A, "k")]) == []
 
 
+def test_records_without_a_key_go_when_their_topic_becomes_a_compacted_one() -> None:
+    """Seed 108100476: a transaction's, written before `cleanup.policy` was changed."""
+    written = [*sent("a"), *keyed(b="k"), *acked(a=0, b=1)]
+    read = [*start(), *polled((1, "b"))]
+    assert AnomalyKind.LOST in kinds(written, read)
+    assert kinds(written, read, [Compacted(A)]) == []
+
+
 def test_nothing_is_wrong_with_nothing() -> None:
     report = check([])
     assert report.anomalies == ()

@@ -195,9 +195,10 @@ class PartitionHistory:
         return found
 
     def _may_be_compacted(self, value: Value, newest: Mapping[Hashable, int]) -> bool:
-        """Whether there is a newer value of its key, or perhaps a tombstone."""
+        """Whether there is a newer value of its key, or perhaps a tombstone; or it has no key,
+        being older than the policy: such records go with the next compaction, as in Kafka."""
         send = self.sends[value]
-        if send.key in self.erased:
+        if send.key is None or send.key in self.erased:
             return True
         return newest.get(send.key, -1) > self.offset_of.get(value, send.floor)
 
