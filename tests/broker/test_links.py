@@ -16,10 +16,10 @@ from strandline.broker.handshakes import Handshakes
 from strandline.broker.links import Links
 from strandline.broker.newcomers import Newcomers
 from strandline.broker.receive_buffers import BufferPool
-from strandline.broker.turns import read_clock
 from strandline.broker.server_tls import ServerTls
 from strandline.broker.tls_listener import Certificates, client_context
 from strandline.broker.transport import RECEIVE_BUFFER_BYTES, Transport
+from strandline.broker.turns import read_clock
 from strandline.config.listener_settings import ListenerSettings
 from strandline.node.effects import Ask, Dial, HangUp, LinkId
 from strandline.types import BrokerId, Instant
