@@ -26,7 +26,6 @@ import argparse
 import multiprocessing
 import os
 import resource
-import socket
 import ssl
 import struct
 import sys
@@ -40,7 +39,7 @@ from typing import Final
 from bench.brokers import Launch, StrandlineBroker
 from bench.environment import describe
 from bench.hostile_attacks import PASSWORD, THREADS, USER, Attack, run
-from bench.raw_connection import frame_of
+from bench.raw_connection import RawConnection, frame_of
 from bench.readiness import free_port
 from bench.secure import Security
 from strandline.protocol.messages.produce import (
@@ -121,7 +120,7 @@ class Honest:
         partition = PartitionProduceData(index=0, records=memoryview(batch))
         topic = TopicProduceData(name=TOPIC, partition_data=[partition])
         self._request = frame_of(ProduceRequest(acks=1, timeout_ms=30_000, topic_data=[topic]), 9)
-        self._socket: socket.socket | None = None
+        self._connection: RawConnection | None = None
 
     def work(self, until: Callable[[float], bool]) -> Measured:
         """Write until that says so, of the seconds that have passed."""
@@ -154,42 +153,22 @@ class Honest:
         return measured
 
     def _come_anew(self) -> None:
-        if self._socket is not None:
-            self._socket.close()
-        broker, context = self._broker, self._context
-        port = broker.sasl_port if context is None else broker.secure_port
-        sock = socket.create_connection(("127.0.0.1", port), 60)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if context is not None:
-            sock = context.wrap_socket(sock, server_hostname="127.0.0.1")
-        self._socket = sock
-        self._exchange(frame_of(SaslHandshakeRequest(mechanism="PLAIN"), 1))
+        if self._connection is not None:
+            self._connection.close()
+        broker = self._broker
+        port = broker.sasl_port if self._context is None else broker.secure_port
+        connection = self._connection = RawConnection(port, self._context)
+        connection.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1)
         password = b"\0honest\0honest-secret" if self._security is None else self._security.login
-        self._exchange(frame_of(SaslAuthenticateRequest(auth_bytes=password), 2))
+        connection.ask(SaslAuthenticateRequest(auth_bytes=password), 2)
 
     def _ask(self, request: bytes) -> int:
         """The error code of a produce answer: version 9, one topic, one partition."""
-        answer = self._exchange(request)
+        if self._connection is None:
+            raise SystemExit("The honest client is not connected.")
+        answer = self._connection.exchange(request)
         at = 4 + 1 + 1 + 1 + len(TOPIC) + 1 + 4
         return int(struct.unpack_from(">h", answer, at)[0])
-
-    def _exchange(self, request: bytes) -> bytes:
-        sock = self._socket
-        if sock is None:
-            raise SystemExit("The honest client is not connected.")
-        sock.sendall(request)
-        (size,) = struct.unpack(">i", _read(sock, 4))
-        return _read(sock, size)
-
-
-def _read(sock: socket.socket, size: int) -> bytes:
-    data = b""
-    while len(data) < size:
-        more = sock.recv(size - len(data))
-        if not more:
-            raise SystemExit("The broker has closed the honest client's connection.")
-        data += more
-    return data
 
 
 @dataclass(frozen=True, slots=True)

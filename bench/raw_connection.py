@@ -6,6 +6,7 @@ An answer is checked for being whole, and not looked into unless that is asked f
 from __future__ import annotations
 
 import socket
+import ssl
 from struct import Struct
 from typing import Any, Final, TypeVar
 
@@ -23,9 +24,12 @@ T = TypeVar("T")
 class RawConnection:
     """See the module. Answers come in the order of the requests."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, context: ssl.SSLContext | None = None) -> None:
+        """With that, it speaks TLS."""
         self._socket = socket.create_connection(("127.0.0.1", port), TIMEOUT_S)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if context is not None:
+            self._socket = context.wrap_socket(self._socket, server_hostname="127.0.0.1")
 
     def send(self, message: object, version: int) -> None:
         """Send a request, and wait for nothing."""
@@ -47,7 +51,11 @@ class RawConnection:
 
     def ask(self, message: object, version: int) -> bytes:
         """What a request is answered, as it comes, without the size."""
-        self.send(message, version)
+        return self.exchange(frame_of(message, version))
+
+    def exchange(self, frame: bytes) -> bytes:
+        """`ask`, of a request that is made already."""
+        self._socket.sendall(frame)
         return self.receive_frame()
 
     def receive_frame(self) -> bytes:

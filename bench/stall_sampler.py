@@ -3,7 +3,7 @@
 A thread looks at the loop every half millisecond. While a round lasts longer than `STALL_MS` it
 reads the stack of the loop's thread; when the round ends it adds a line of JSON to FILE:
 
-    {"at": seconds of the monotonic clock, "ms": how long, "waited_ms": of it without a processor,
+    {"ms": how long, "waited_ms": of it without a processor,
      "where": the innermost of our functions seen most often, and what the loop had called}
 
 The thread takes time from the loop. What the broker's own status says of rounds has that in it.
@@ -60,7 +60,6 @@ class Sampler(threading.Thread):
     def _tell(self, took_ns: int, waited_ns: int, seen: Counter[str]) -> None:
         where = seen.most_common(1)[0][0] if seen else "not seen"
         line = {
-            "at": time.monotonic(),
             "ms": round(took_ns / 1e6, 2),
             "waited_ms": round(waited_ns / 1e6, 2),
             "where": where,

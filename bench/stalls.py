@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from bench.brokers import COMMON_SETTINGS, Broker, Launch, SocketBroker, StrandlineBroker
+from bench.brokers import COMMON_SETTINGS, Launch, SocketBroker, StrandlineBroker
 from bench.catalogue import workloads
 from bench.environment import describe
 from bench.growth.partitions import create
@@ -105,7 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         launch = Launch(command, None, Path(), settings=COMMON_SETTINGS)
         broker = StrandlineBroker("strandline", Path(directory) / "broker", launch)
         broker.prepare()
-        setup = Setup(build(options.cache_dir), QUICK if options.quick else FULL, _no_other)
+        setup = Setup(build(options.cache_dir), QUICK if options.quick else FULL)
         print(describe(options.data_dir, kafka_jars=None, java="java").line(), "\n")
         try:
             broker.start()
@@ -169,10 +169,6 @@ def _works(broker: SocketBroker, setup: Setup) -> list[tuple[str, Callable[[], N
         (f"creation of {PARTITIONS:,} partitions", make_partitions),
         (f"deletion of {PARTITIONS:,} partitions", delete_partitions),
     ]
-
-
-def _no_other(label: str) -> Broker:
-    raise LookupError(f"There is no other broker like {label} here.")
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -53,13 +53,17 @@ FULL = Effort(milliseconds=3000, warmup_ms=500, max_bytes=1 << 30, client_record
 QUICK = Effort(milliseconds=800, warmup_ms=200, max_bytes=256 << 20, client_records_bytes=80 << 20)
 
 
+def _no_other(label: str) -> Broker:
+    raise LookupError(f"There is no other broker like {label} here.")
+
+
 @dataclass(frozen=True, slots=True)
 class Setup:
     """What a workload needs besides the broker."""
 
     tools: Tools
     effort: Effort
-    fresh_broker: Callable[[str], Broker]
+    fresh_broker: Callable[[str], Broker] = _no_other
     """A new, prepared, not yet started broker of the same kind as the one with this label."""
     security: Security | None = None
     """For clients that log in over TLS."""

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from bench.brokers import Broker
 from bench.environment import describe
 from bench.growth import connections, groups, partitions, records, recovery, segments
 from bench.growth.curve import Curve, table
@@ -30,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The command; its status is 1 if a curve is worse than it may be."""
     options = _parser().parse_args(arguments)
     options.output.mkdir(parents=True, exist_ok=True)
-    setup = Setup(build(options.cache_dir), QUICK, _no_other)
+    setup = Setup(build(options.cache_dir), QUICK)
     command = (sys.executable, "-m", "strandline.cli.main", "serve")
     world = World(command, options.data_dir, setup)
     print(describe(options.data_dir, kafka_jars=None, java="java").line(), "\n")
@@ -47,10 +46,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             draw(title, [curve for curve in found if curve.points], options.output / f"{kind}.svg")
     print("\n".join(problems) or "Nothing is worse than it may be.")
     return 1 if problems else 0
-
-
-def _no_other(label: str) -> Broker:
-    raise LookupError(f"There is no other broker like {label} here.")
 
 
 def _parser() -> argparse.ArgumentParser:

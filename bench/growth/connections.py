@@ -52,7 +52,6 @@ def curves(world: World, most: int) -> Iterator[Curve]:
         world.tell(f"{count:,} connections")
     work = "connections"
     yield Curve(
-        name="memory",
         title="memory of a connection",
         unit="KiB",
         work=work,
@@ -61,9 +60,8 @@ def curves(world: World, most: int) -> Iterator[Curve]:
         goal_at=MOST,
         grows=False,
     )
-    yield Curve(name="idle", title="processor, idle", unit="% of a core", work=work, points=idle)
+    yield Curve(title="processor, idle", unit="% of a core", work=work, points=idle)
     yield Curve(
-        name="busy",
         title="a request of one record",
         unit="us of a core",
         work=work,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 DECADE: Final = 10.0
@@ -25,19 +25,18 @@ class Point:
 class Curve:
     """The costs of one kind of work.
 
-    - `name`: names its picture; `title`: what costs, `unit` of that, `work` what there is more of;
+    - `title`: what costs, `unit` of that, `work` what there is more of;
     - `goal`: the most that it may cost at `goal_at`, None without a goal;
     - `grows`: whether the cost is of all the work together and may grow as it does. Otherwise it
       is of one piece (a connection, a request) and should stay what it is.
     """
 
-    name: str
     title: str
     unit: str
     work: str
     points: Sequence[Point]
     goal: float | None = None
-    goal_at: float = field(default=0.0)
+    goal_at: float = 0.0
     grows: bool = True
 
     @property

@@ -72,14 +72,12 @@ def curves(world: World, most: int) -> Iterator[Curve]:
         world.tell(f"{count:,} members")
     for protocol in formed:
         yield Curve(
-            name=f"{protocol}-formed",
             title=f"forming a group ({protocol})",
             unit="ms of a core",
             work="members",
             points=formed[protocol],
         )
         yield Curve(
-            name=f"{protocol}-kept",
             title=f"a heartbeat ({protocol})",
             unit="us of a core",
             work="members",

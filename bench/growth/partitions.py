@@ -49,9 +49,8 @@ def curves(world: World, most: int) -> Iterator[Curve]:
             start.append(Point(count, broker.start().seconds))
         world.tell(f"{count:,} partitions")
     work = "partitions"
-    yield Curve(name="creation", title="creation of all", unit="s", work=work, points=created)
+    yield Curve(title="creation of all", unit="s", work=work, points=created)
     yield Curve(
-        name="metadata",
         title="metadata of all",
         unit="ms",
         work=work,
@@ -60,7 +59,6 @@ def curves(world: World, most: int) -> Iterator[Curve]:
         goal_at=MOST,
     )
     yield Curve(
-        name="start",
         title="start after a clean stop",
         unit="s",
         work=work,
@@ -69,7 +67,6 @@ def curves(world: World, most: int) -> Iterator[Curve]:
         goal_at=MOST,
     )
     yield Curve(
-        name="memory",
         title="memory of a partition",
         unit="KiB",
         work=work,
@@ -78,9 +75,8 @@ def curves(world: World, most: int) -> Iterator[Curve]:
         goal_at=MOST,
         grows=False,
     )
-    yield Curve(name="idle", title="processor, idle", unit="% of a core", work=work, points=idle)
+    yield Curve(title="processor, idle", unit="% of a core", work=work, points=idle)
     yield Curve(
-        name="produce",
         title="a request of one record",
         unit="us",
         work=work,
@@ -99,7 +95,6 @@ def _of_three(world: World, most: int) -> Curve:
             points.append(Point(count, 100 * busy_share(cluster, IDLE_S)))
         world.tell(f"{count:,} partitions on three brokers")
     return Curve(
-        name="idle-of-three",
         title="processor, three brokers idle, three replicas",
         unit="% of a core",
         work="partitions",

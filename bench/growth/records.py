@@ -37,9 +37,8 @@ def curves(world: World, most: int) -> Iterator[Curve]:
             per_record.append(Point(size, cost * size / 1000))
             world.tell(f"records of {size:,} bytes")
     work = "bytes of a record"
-    yield Curve(name="record", title="a record", unit="us of a core", work=work, points=per_record)
+    yield Curve(title="a record", unit="us of a core", work=work, points=per_record)
     yield Curve(
-        name="gigabyte",
         title="a gigabyte of records",
         unit="s of a core",
         work=work,

@@ -27,7 +27,6 @@ def curves(world: World, most: int) -> Iterator[Curve]:
             starts.append(Point(megabytes, broker.start().seconds))
         world.tell(f"recovery of {megabytes:,} MB")
     yield Curve(
-        name="start",
         title="start after a crash",
         unit="s",
         work="MB that were not synced",

@@ -40,11 +40,8 @@ def curves(world: World, most: int) -> Iterator[Curve]:
             starts.append(Point(count, broker.start().seconds))
             looks.append(Point(count, _looks_us(broker, count)))
         world.tell(f"{count:,} segments")
+    yield Curve(title="start after a clean stop", unit="s", work="segments", points=starts)
     yield Curve(
-        name="start", title="start after a clean stop", unit="s", work="segments", points=starts
-    )
-    yield Curve(
-        name="look",
         title="a fetch from anywhere",
         unit="us",
         work="segments",

@@ -13,7 +13,6 @@ from bench.growth.served import steps
 
 def curve(costs: dict[float, float], **more: object) -> Curve:
     return Curve(
-        name="c",
         title="a start",
         unit="s",
         work="partitions",

@@ -13,7 +13,6 @@ from strandline.cluster.controller.events import (
     PartitionStarted,
     TopicRemoved,
 )
-from strandline.cluster.controller.reconciliation import STARTS_PER_MULTI
 from strandline.cluster.controller.topic_writes import STATES_PER_MULTI
 from strandline.cluster.image import ClusterImage
 from strandline.cluster.store import Create
@@ -94,7 +93,7 @@ def test_a_huge_topic_is_made_and_deleted_in_steps() -> None:
     story.place("t", *([1, 2] for _ in range(2100)))
     assert len(story.image.topics["t"].states) == STATES_PER_MULTI
     while (decision := reconcile(story.image, story.policy)).operations:
-        assert len(decision.results) <= STARTS_PER_MULTI
+        assert len(decision.results) <= STATES_PER_MULTI
         story.tree.multi(decision.operations)
         story.image = ClusterImage.from_view(story.tree.view())
     partitions = story.image.topics["t"].partitions

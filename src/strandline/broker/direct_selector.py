@@ -17,11 +17,12 @@ from __future__ import annotations
 import logging
 import math
 import select
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from selectors import EVENT_READ, EVENT_WRITE, BaseSelector, SelectorKey
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline.broker.loop_rounds import LoopRounds
+from strandline.broker.socket_calls import Callback, Calls, SocketCalls
 
 if TYPE_CHECKING:
     from _typeshed import FileDescriptorLike
@@ -33,24 +34,8 @@ _EVENTS_MAX: Final = 1024
 _READ: Final = getattr(select, "EPOLLIN", 0)
 _WRITE: Final = getattr(select, "EPOLLOUT", 0)
 
-Callback = Callable[[], object]
 
-
-class _Calls:
-    """What is to be called for one socket."""
-
-    __slots__ = ("reader", "writer")
-
-    def __init__(self) -> None:
-        self.reader: Callback | None = None
-        self.writer: Callback | None = None
-
-    @property
-    def mask(self) -> int:
-        return (_READ if self.reader else 0) | (_WRITE if self.writer else 0)
-
-
-class DirectSelector(BaseSelector):
+class DirectSelector(SocketCalls, BaseSelector):
     """See the module. A selector for its loop, and a `Readiness` for the brokers on it."""
 
     def __init__(self) -> None:
@@ -58,7 +43,8 @@ class DirectSelector(BaseSelector):
         self._epoll = select.epoll()
         self._keys: dict[int, SelectorKey] = {}
         self._map = _KeyMap(self._keys)
-        self._direct: dict[int, _Calls] = {}
+        self._direct: dict[int, Calls] = {}
+        """Of the sockets of brokers, by their descriptors."""
 
     # -- The loop's ---------------------------------------------------------------------------
 
@@ -117,57 +103,34 @@ class DirectSelector(BaseSelector):
                     ready.append((key, _events(event) & key.events))
                 continue
             try:
-                if event & ~_WRITE and calls.reader is not None:
-                    calls.reader()
-                if event & ~_READ and calls.writer is not None:
-                    calls.writer()
+                if event & ~_WRITE and (reader := calls.get(EVENT_READ)) is not None:
+                    reader()
+                if event & ~_READ and (writer := calls.get(EVENT_WRITE)) is not None:
+                    writer()
             except Exception:
                 log.exception("A socket could not be served")
         return ready
 
-    # -- Readiness ----------------------------------------------------------------------------
+    # -- The brokers' -------------------------------------------------------------------------
 
-    def add_reader(self, fd: int, callback: Callable[..., Any], /, *args: Any) -> None:
-        """As of an event loop, of a descriptor that it does not watch."""
-        calls = self._calls(fd)
-        calls.reader = (lambda: callback(*args)) if args else callback
-        self._watch(fd, calls)
-
-    def add_writer(self, fd: int, callback: Callable[..., Any], /, *args: Any) -> None:
-        """As of an event loop, of a descriptor that it does not watch."""
-        calls = self._calls(fd)
-        calls.writer = (lambda: callback(*args)) if args else callback
-        self._watch(fd, calls)
-
-    def remove_reader(self, fd: int, /) -> None:
-        """As of an event loop."""
+    def _watch(self, fd: int, event: int, callback: Callback | None) -> None:
         calls = self._direct.get(fd)
-        if calls is not None and calls.reader is not None:
-            calls.reader = None
-            self._watch(fd, calls)
-
-    def remove_writer(self, fd: int, /) -> None:
-        """As of an event loop."""
-        calls = self._direct.get(fd)
-        if calls is not None and calls.writer is not None:
-            calls.writer = None
-            self._watch(fd, calls)
-
-    def _calls(self, fd: int) -> _Calls:
-        calls = self._direct.get(fd)
-        if calls is None:
+        if callback is None:
+            if calls is None or calls.pop(event, None) is None:
+                return
+            if calls:
+                self._epoll.modify(fd, _mask(sum(calls)))
+            else:
+                del self._direct[fd]
+                self._forget(fd)
+        elif calls is None:
             if fd in self._keys:
                 raise KeyError(f"Descriptor {fd} is watched by the loop.")
-            self._epoll.register(fd, 0)
-            calls = self._direct[fd] = _Calls()
-        return calls
-
-    def _watch(self, fd: int, calls: _Calls) -> None:
-        if calls.mask:
-            self._epoll.modify(fd, calls.mask)
+            self._epoll.register(fd, _mask(event))
+            self._direct[fd] = {event: callback}
         else:
-            del self._direct[fd]
-            self._forget(fd)
+            calls[event] = callback
+            self._epoll.modify(fd, _mask(sum(calls)))
 
     def _forget(self, fd: int) -> None:
         try:

@@ -18,7 +18,7 @@ from strandline.broker.direct_selector import DirectSelector
 from strandline.broker.loop_rounds import LoopRounds
 
 if TYPE_CHECKING:
-    from strandline.broker.newcomers import Readiness
+    from strandline.broker.socket_calls import Readiness
     from strandline.node.status.broker_document import EventLoop
 
 

@@ -24,7 +24,10 @@ import selectors
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final, Protocol, TypeAlias
+from selectors import EVENT_READ
+from typing import Any, Final
+
+from strandline.broker.socket_calls import Callback, Calls, SocketCalls
 
 _SLICE_NS: Final = 500_000
 """No step begins after that."""
@@ -36,22 +39,8 @@ _SUSPECTED_AFTER: Final = 8
 _SUSPECTED_FOR_MS: Final = 60_000
 _SUSPECTS_MAX: Final = 1024
 
-_READ: Final = selectors.EVENT_READ
-_WRITE: Final = selectors.EVENT_WRITE
 
-Callback: TypeAlias = Callable[[], object]
-
-
-class Readiness(Protocol):
-    """Calls back for sockets that are ready: a loop, or the newcomers of one."""
-
-    def add_reader(self, fd: Any, callback: Callable[..., Any], /, *args: Any) -> Any: ...
-    def remove_reader(self, fd: Any, /) -> Any: ...
-    def add_writer(self, fd: Any, callback: Callable[..., Any], /, *args: Any) -> Any: ...
-    def remove_writer(self, fd: Any, /) -> Any: ...
-
-
-class Newcomers:
+class Newcomers(SocketCalls):
     """See the module. Made on the event loop that it belongs to; a `Readiness`."""
 
     def __init__(self, is_flooded: Callable[[], bool], before: Callback) -> None:
@@ -61,7 +50,7 @@ class Newcomers:
         self._end_ns = 0
         self._loop = asyncio.get_running_loop()
         self._selector = selectors.DefaultSelector()
-        self._ready: deque[tuple[dict[int, Callback], int]] = deque()
+        self._ready: deque[tuple[Calls, int]] = deque()
         """What is to be done, in this order, unless it is given up before: the callbacks of a
         socket, and which of them."""
         self._next: asyncio.TimerHandle | None = None
@@ -93,7 +82,7 @@ class Newcomers:
 
     def later(self, callback: Callback) -> None:
         """Call that when it is its turn."""
-        self._ready.append(({_READ: callback}, _READ))
+        self._ready.append(({EVENT_READ: callback}, EVENT_READ))
         self._go_on_soon()
 
     @property
@@ -101,27 +90,9 @@ class Newcomers:
         """Whether what is called has to leave the rest of its work for another time."""
         return time.monotonic_ns() >= self._end_ns
 
-    # -- Readiness ---------------------------------------------------------------------------
-
-    def add_reader(self, fd: Any, callback: Callable[..., Any], /, *args: Any) -> None:
-        """As of an event loop."""
-        self._watch(fd, _READ, (lambda: callback(*args)) if args else callback)
-
-    def add_writer(self, fd: Any, callback: Callable[..., Any], /, *args: Any) -> None:
-        """As of an event loop."""
-        self._watch(fd, _WRITE, (lambda: callback(*args)) if args else callback)
-
-    def remove_reader(self, fd: Any, /) -> None:
-        """As of an event loop."""
-        self._watch(fd, _READ, None)
-
-    def remove_writer(self, fd: Any, /) -> None:
-        """As of an event loop."""
-        self._watch(fd, _WRITE, None)
-
     def _watch(self, fd: Any, event: int, callback: Callback | None) -> None:
         key = self._selector.get_map().get(fd)
-        calls: dict[int, Callback] = {} if key is None else key.data
+        calls: Calls = {} if key is None else key.data
         if callback is not None:
             calls[event] = callback
         elif calls.pop(event, None) is None:

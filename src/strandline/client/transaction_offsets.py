@@ -19,6 +19,7 @@ from strandline.client.producer_identity import ProducerIdentity
 from strandline.client.refusal import refusal
 from strandline.client.router import Coordinated, CoordinatorKey, Router
 from strandline.client.transaction_errors import Verdict, not_now, verdict
+from strandline.client.transaction_requester import RequestPace
 from strandline.client.transaction_requests import commit_offsets_request, committed_offsets_code
 from strandline.client.transaction_settings import TransactionSettings
 from strandline.errors import ErrorCode, ProtocolError
@@ -64,13 +65,11 @@ class TransactionOffsets:
         self._settings = settings
         self._router = router
         self._random = random
-        self._backoff = settings.backoff(random)
+        self._pace = RequestPace(settings.backoff(random))
         self._coordinators: dict[str, CoordinatorClient] = {}
         self._pending: _Pending | None = None
-        self._is_asking = False
         self._may_be_there = False
         """Whether anything was asked that may have been carried out, or may be yet."""
-        self._retry_at_ms = 0
 
     @property
     def has_work(self) -> bool:
@@ -118,13 +117,9 @@ class TransactionOffsets:
     @property
     def wake_ms(self) -> int | None:
         """When `step` has something to do; None if not by time."""
-        if self._pending is None or self._is_asking:
+        if self._pending is None:
             return None
-        coordinator = self._coordinator(self._pending)
-        if coordinator.broker is not None:
-            return self._retry_at_ms
-        looks_ms = coordinator.wake_ms
-        return None if looks_ms is None else max(looks_ms, self._retry_at_ms)
+        return self._pace.wake_ms(self._coordinator(self._pending))
 
     def now(self, now_ms: int) -> None:
         """It is that late."""
@@ -137,14 +132,15 @@ class TransactionOffsets:
         """Ask for what is due; whether the transaction is begun by that (version 2)."""
         self.now(now_ms)
         pending = self._pending
-        if pending is None or self._is_asking or now_ms < self._retry_at_ms:
+        if pending is None or not self._pace.may_ask(now_ms):
             return False
         coordinator = self._coordinator(pending)
         coordinator.failed = lambda error: told(error, Verdict.FAIL)
         if coordinator.broker is None:
             coordinator.look_up()
             return False
-        self._is_asking = self._may_be_there = True
+        self._pace.asked()
+        self._may_be_there = True
         coordinator.ask(
             ApiKey.TXN_OFFSET_COMMIT,
             commit_offsets_request(
@@ -162,11 +158,11 @@ class TransactionOffsets:
 
     def _answered(self, pending: _Pending, told: Told, code: ErrorCode, answer: Any) -> None:
         del answer
-        self._is_asking = False
+        self._pace.answered()
         if self._pending is not pending:
             return
         if code is ErrorCode.NONE:
-            self._backoff.reset()
+            self._pace.went_well()
             self.drop()
             return
         coordinator = self._coordinator(pending)
@@ -174,7 +170,7 @@ class TransactionOffsets:
         if found is Verdict.RETRY:
             if code in _ELSEWHERE:
                 coordinator.lost()
-            self._retry_at_ms = coordinator.now_ms + self._backoff.next_ms()
+            self._pace.wait(coordinator.now_ms)
             return
         self.drop()
         told(refusal(code, None, f"group '{pending.membership.group}'"), found)

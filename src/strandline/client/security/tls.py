@@ -81,9 +81,8 @@ def first_answer(*, is_plain: bool) -> Iterator[None]:
     try:
         yield
     except ProtocolError as error:
-        if not is_plain or type(error) is not ProtocolError:
-            raise
-        if error.code is not ErrorCode.NETWORK_EXCEPTION:
+        is_unexplained = type(error) is ProtocolError and error.code is ErrorCode.NETWORK_EXCEPTION
+        if not (is_plain and is_unexplained):
             raise
         raise ProtocolError(
             error.code, f"{error.message} Does the port speak TLS? Then security.protocol says so."

@@ -35,6 +35,7 @@ from strandline.cluster.controller.policy import ControllerPolicy, rules_of
 from strandline.cluster.controller.standings import Brokers
 from strandline.cluster.controller.state_writes import StateWrites
 from strandline.cluster.controller.topic_writes import (
+    STATES_PER_MULTI,
     first_state,
     missing_partition_creation,
     removal_step,
@@ -45,9 +46,6 @@ from strandline.cluster.znodes import deletion_path
 from strandline.types import TopicPartition
 
 PARTITIONS_PER_MULTI: Final = 100
-
-STARTS_PER_MULTI: Final = 50
-"""Partitions that get their first leader: brokers make a log for each."""
 
 LEADERS_PER_MULTI: Final = 25
 """Partitions whose leader or in-sync set one multi changes. Fewer than of the others: the brokers
@@ -174,7 +172,7 @@ def _first_elections(
             continue
         states = {}
         for number in sorted(topic.partitions.keys() - topic.states.keys()):
-            if len(events) >= STARTS_PER_MULTI:
+            if len(events) >= STATES_PER_MULTI:
                 break
             state = first_state(
                 image,

@@ -30,7 +30,7 @@ from strandline.types import LeaderEpoch, TopicPartition
 
 FIRST_LEADER_EPOCH: Final = LeaderEpoch(0)
 STATES_PER_MULTI: Final = 50
-"""Partition states that one request makes at once: brokers make the logs of all of them before they
+"""Partition states that one multi makes: brokers make the logs of all of them before they
 serve a client again."""
 REMOVALS_PER_MULTI: Final = 1000
 """Partition states that one request removes at once."""

@@ -1,4 +1,4 @@
-"""The batches that simulated producers send: their contents, and their known outcomes.
+"""The batches that simulated producers send: their contents, and what is known of them.
 
 Every value is unique over the whole history and says who sent it: `b"p1-17"`, followed by `:` and
 padding where a batch is to be large. Some batches are such that a broker must refuse them.
@@ -6,6 +6,7 @@ padding where a batch is to be large. Some batches are such that a broker must r
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from random import Random
 from typing import Final, Self
 
@@ -15,7 +16,9 @@ from strandline.records.builder import build_batch, join_batch
 from strandline.records.codec import Codec
 from strandline.records.record import Record
 from strandline.sim.clients.client_options import ClientOptions
+from strandline.sim.clients.connection import Connection
 from strandline.sim.history.lookups import Leadership
+from strandline.sim.history.operations import StartSeen
 from strandline.sim.scenarios.script import BadScript
 from strandline.sim.schedule import START_US
 from strandline.types import (
@@ -24,6 +27,7 @@ from strandline.types import (
     NO_PRODUCER_ID,
     NO_SEQUENCE,
     Offset,
+    TopicId,
     TopicPartition,
 )
 
@@ -137,6 +141,20 @@ class Recipe:
 
     def _key(self) -> bytes | None:
         return b"k%d" % self._random.randrange(self._keys) if self._keys else None
+
+
+@dataclass(slots=True, eq=False)
+class ProducedPartition:
+    """What a producer knows of one partition that it sends to."""
+
+    writer: str
+    """Under which name the history orders what is sent to this partition."""
+    connection: Connection | None = None
+    """Over which the last batch was sent."""
+    start: StartSeen | None = None
+    """Where the log began, as the last answer said."""
+    written: dict[tuple[TopicId | None, int], int] = field(default_factory=dict)
+    """The offset behind each acknowledged batch, by its topic's id and sequence number."""
 
 
 def encode(batch: RecordedBatch) -> bytes:

@@ -30,11 +30,16 @@ from strandline.errors import RETRIABLE, ErrorCode, ProtocolError
 from strandline.protocol.apis import ApiKey
 from strandline.protocol.messages.init_producer_id import InitProducerIdResponse
 from strandline.protocol.messages.produce import PartitionProduceResponse, ProduceResponse
-from strandline.sim.clients.batches import Recipe, RecordedBatch, encode, offsets_of
+from strandline.sim.clients.batches import (
+    ProducedPartition,
+    Recipe,
+    RecordedBatch,
+    encode,
+    offsets_of,
+)
 from strandline.sim.clients.client import NO_TOPIC_US, PATIENCE_US, SimClient, place_of
 from strandline.sim.clients.client_options import ClientOptions
 from strandline.sim.clients.connection import Connection, Outcome
-from strandline.sim.clients.produced_partition import ProducedPartition
 from strandline.sim.clients.world import ClientWorld
 from strandline.sim.history.operations import Acknowledged, Erased, Refused, Sent, StartSeen
 from strandline.sim.plan import ClientSpec
