@@ -17,9 +17,9 @@ from __future__ import annotations
 import logging
 import math
 import select
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from selectors import EVENT_READ, EVENT_WRITE, BaseSelector, SelectorKey
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from strandline.broker.loop_rounds import LoopRounds
 from strandline.broker.socket_calls import Callback, Calls, SocketCalls
@@ -35,12 +35,33 @@ _READ: Final = getattr(select, "EPOLLIN", 0)
 _WRITE: Final = getattr(select, "EPOLLOUT", 0)
 
 
+class _Epoll(Protocol):
+    """What `select.epoll` makes. Other systems than Linux, and type checkers for them, lack it."""
+
+    def register(self, fd: int, eventmask: int) -> None: ...
+
+    def modify(self, fd: int, eventmask: int) -> None: ...
+
+    def unregister(self, fd: int) -> None: ...
+
+    def poll(self, timeout: float, maxevents: int) -> list[tuple[int, int]]: ...
+
+    def close(self) -> None: ...
+
+
+_EPOLL: Final[Callable[[], _Epoll] | None] = getattr(select, "epoll", None)
+
+
 class DirectSelector(SocketCalls, BaseSelector):
-    """See the module. A selector for its loop, and a `Readiness` for the brokers on it."""
+    """See the module. A selector for its loop, and a `Readiness` for the brokers on it.
+
+    Raises `OSError` where there is no epoll, and where no descriptor is left."""
 
     def __init__(self) -> None:
+        if _EPOLL is None:
+            raise OSError("This system has no epoll.")
         self.rounds = LoopRounds()
-        self._epoll = select.epoll()
+        self._epoll = _EPOLL()
         self._keys: dict[int, SelectorKey] = {}
         self._map = _KeyMap(self._keys)
         self._direct: dict[int, Calls] = {}
