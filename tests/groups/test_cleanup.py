@@ -159,16 +159,6 @@ class TestDeleteGroups:
         later = world.fail_over(2)
         assert [overview.group_id for overview in later.coordinator.overviews()] == ["busy"]
 
-    def test_c20_a_member_whose_session_has_just_ended_is_no_member(self, world):
-        """Also if the request is served before the turn in which its timer would run."""
-        world.stable_group(session_timeout_ms=10_000)
-        world._set(world.now.monotonic_ms + 9_999)
-        results = deleted(world.replies[self.delete(world, "g")])
-        assert results == [("g", ErrorCode.NON_EMPTY_GROUP)]
-        world._set(world.now.monotonic_ms + 1)
-        assert deleted(world.replies[self.delete(world, "g")]) == [("g", ErrorCode.NONE)]
-        assert world.state() is None
-
     def test_a_dying_group_refuses_and_is_gone_when_that_is_durable(self, world):
         world.commit((0, 5))
         world.hold = True

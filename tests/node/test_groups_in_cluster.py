@@ -10,6 +10,7 @@ import pytest
 from strandline.cluster.topic_names import CONSUMER_OFFSETS
 from strandline.errors import ErrorCode
 from strandline.node import coordinator_loading
+from strandline.protocol.messages.delete_groups import DeleteGroupsRequest
 from strandline.protocol.messages.find_coordinator import FindCoordinatorRequest
 from strandline.protocol.messages.heartbeat import HeartbeatRequest
 from strandline.protocol.messages.incremental_alter_configs import (
@@ -33,7 +34,8 @@ from strandline.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestTopic,
 )
-from tests.node.cluster_world import ClusterWorld
+from strandline.types import Instant
+from tests.node.cluster_world import Broker, ClusterWorld
 from tests.node.world import Client
 
 GROUP = "readers"
@@ -302,6 +304,26 @@ def test_a_member_of_an_unfinished_group_joins_anew_at_the_new_coordinator(
     )
     answer = world[second].connect().ask(beat, 4)
     assert answer.error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_c20_a_member_whose_session_has_just_ended_is_no_member(
+    world: ClusterWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if the request is served before the turn in which its timer would run."""
+    first = coordinator_of(world)
+    client = world[first].connect()
+    found = client.ask(join_request(), 5)
+    assert client.ask(join_request(found.member_id), 5).error_code == ErrorCode.NONE
+    ends_ms = world[first].now.monotonic_ms + 30_000
+    world.run(29_000)
+    deletion = DeleteGroupsRequest(groups_names=[GROUP])
+    assert client.ask(deletion, 2).results[0].error_code == ErrorCode.NON_EMPTY_GROUP
+    with monkeypatch.context() as patch:
+        patch.setattr(Broker, "now", Instant(ends_ms, world[first].now.wall_ms))
+        client.send(deletion, 2)
+    count = len(client.answers)
+    world[first].wait_for(lambda: len(client.answers) > count)
+    assert client.answers[-1].results[0].error_code == ErrorCode.NONE
 
 
 # -- Commits wait for the followers -----------------------------------------------------------

@@ -121,9 +121,6 @@ class GroupCoordinator:
             case ShareGroupDescribeRequest() as request:
                 outbox.reply(call.token, self._descriptions.described_share_groups(request))
             case DeleteGroupsRequest() as request:
-                # A session that has ended counts as ended before its timer has fired. What members
-                # ask is served before their timers: a heartbeat that came in time counts.
-                self._surroundings.timers.fire_due(now)
                 self._delete_groups(call.token, request, now)
             case request:
                 try:
@@ -277,8 +274,9 @@ class GroupCoordinator:
         return self._surroundings.timers.next_deadline()
 
     def tick(self, now: Instant) -> list[Effect]:
-        """Time has passed."""
-        self._surroundings.timers.fire_due(now)
+        """Time has passed: do what was due first. To be called again while the next deadline has
+        come: what is due next may rest on whether these effects' appends are refused."""
+        self._surroundings.timers.fire_first(now)
         return self._drain()
 
     def forget(self, token: Token) -> None:

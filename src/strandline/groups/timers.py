@@ -60,9 +60,10 @@ class Timers:
         self._settle_top()
         return self._heap[0][0] if self._heap else None
 
-    def fire_due(self, now: Instant) -> None:
-        """Do everything that is due, the earliest first, including what this makes due."""
-        while (deadline_ms := self.next_deadline()) is not None and deadline_ms <= now.monotonic_ms:
+    def fire_first(self, now: Instant) -> None:
+        """Do what was due first, if anything is due."""
+        deadline_ms = self.next_deadline()
+        if deadline_ms is not None and deadline_ms <= now.monotonic_ms:
             _, _, key = heapq.heappop(self._heap)
             self._timers.pop(key).action(now)
 

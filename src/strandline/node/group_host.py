@@ -87,7 +87,7 @@ class GroupHost:
         self._persister = persister
         self._coordinator = coordinator
         self._codec = codec
-        self._timer = DeadlineTimer("groups", timers, coordinator.next_deadline, self._tick)
+        self._timer = DeadlineTimer("groups", timers, coordinator.next_deadline, self.catch_up)
         self._loading = Loading(
             "groups",
             timers,
@@ -264,8 +264,11 @@ class GroupHost:
         batch = state_batch(effect.records, now, codec=self._codec, producer=identity)
         return append(batch, now, guard=Guard(producer.guard))
 
-    def _tick(self, now: Instant) -> None:
-        self._carry_out(self._coordinator.tick(now), now)
+    def catch_up(self, now: Instant) -> None:
+        """Do everything that is due."""
+        coordinator = self._coordinator
+        while (due_ms := coordinator.next_deadline()) is not None and due_ms <= now.monotonic_ms:
+            self._carry_out(coordinator.tick(now), now)
 
 
 def group_settings(broker: BrokerConfig) -> GroupSettings:

@@ -16,6 +16,7 @@ from strandline.protocol.messages.join_group import JoinGroupRequestProtocol
 from strandline.protocol.schema import encode_versioned
 
 ALL_ORDERS = {("orders", number) for number in range(4)}
+SESSION_MS = 45_000
 
 
 def code(response):
@@ -212,6 +213,22 @@ class TestUpgrade:
         assert world.state() == "Stable"
         assert code(world.describe()) is ErrorCode.GROUP_ID_NOT_FOUND
 
+    def test_one_that_is_overdue_goes_on_though_what_follows_is_refused(self, world, classic_group):
+        first, second = classic_group()
+        world.hold = True
+        world.ask(world.client("new").request(topic_partitions=[], **world.client().first))
+        world.fail_with = ErrorCode.NOT_ENOUGH_REPLICAS
+        assert code(first.join()) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        world.advance(world.settings.offset_commit_timeout_ms)
+        world.hold = False
+        world.release()
+        assert {member.member_id for member in world.describe().members} == {
+            "new",
+            first.member_id,
+            second.member_id,
+        }
+        assert world.fail_over(2).describe() == world.describe()
+
     def test_those_who_wait_in_a_join_are_told_to_join_again(self, world):
         waiting = ClassicClient(world)
         waiting.join()
@@ -359,6 +376,22 @@ class TestDowngrade:
         assert world.states()[0] == "Stable"
         settle(world, newcomer, first, second)
         assert shares(first, second, newcomer) == [1, 1, 2]
+
+    def test_one_whose_cause_is_refused_does_not_happen(self, world, classic_group):
+        """Two members of the consumer protocol are fenced at once; the first one stays."""
+        classic = classic_group()
+        newcomers = [world.client(name) for name in ("new", "newer")]
+        settle(world, *newcomers, *classic)
+        for newcomer in newcomers:
+            newcomer.beat()
+        world.fail_with = ErrorCode.KAFKA_STORAGE_ERROR
+        for _ in range(5):
+            for each in classic:
+                assert each.beat() is ErrorCode.NONE
+            world.advance(SESSION_MS // 5)
+        staying = {newcomers[0].member_id, *(each.member_id for each in classic)}
+        assert {member.member_id for member in world.describe().members} == staying
+        assert world.fail_over(2).describe() == world.describe()
 
     def test_an_empty_consumer_group_becomes_a_classic_one(self, world):
         member = world.client()

@@ -391,6 +391,16 @@ class TestDurability:
         world.advance(SESSION_MS + 1)
         assert world.states()[0] == "Empty"
 
+    def test_two_members_are_fenced_at_once_and_the_first_fencing_is_refused(self, world):
+        """Seed 110010241: handles of files ran out for the append of the first one only."""
+        for member_id in ("a", "b"):
+            world.client(member_id).beat()
+        world.fail_with = ErrorCode.KAFKA_STORAGE_ERROR
+        world.advance(SESSION_MS)
+        assert [member.member_id for member in world.describe().members] == ["a"]
+        world.advance(SESSION_MS)
+        assert world.states()[0] == "Empty"
+
     def test_a_new_coordinator_finds_everything(self, world):
         first = world.client("a", instance_id="i", rack_id="r")
         second = world.client("b", topics=["orders", "clicks"])

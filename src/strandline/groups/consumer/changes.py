@@ -53,16 +53,18 @@ class Change:
         """Append what was decided. `done` is told when it, and what it rests on, is durable."""
 
         shard, group = self._shard, self.group
+        own_append: int | None = None
 
         def ended(error: ErrorCode | None, at: Instant) -> None:
-            if self.records and error is not None and not shard.is_pending(group.last_append):
+            # It may only be overdue: then it is still in the log, and nothing is undone.
+            if self.records and error is not None and not shard.is_pending(own_append):
                 for undo in reversed(self._undos):
                     undo(at)
             if done is not None:
                 done(None if error is None else coordinator_error(error), at)
 
         if self.records:
-            group.last_append = shard.append(self.records, now, ended)
+            own_append = group.last_append = shard.append(self.records, now, ended)
             return
         append_id = group.last_append if shard.is_pending(group.last_append) else None
         if append_id is None:
