@@ -38,7 +38,7 @@ _LOOK_US: Final = 20_000
 _SLACK_US: Final = 10_000_000
 """Added to bounds for what they do not speak of: restarts, retries, connections to be given up."""
 _CLIENTS_US: Final = 70_000_000
-"""A little more than a client's own patience."""
+"""A little more than a client's own patience, if that does not grow with what is left."""
 _GOODBYE_US: Final = 1_000_000
 """Until brokers know that the last clients have gone."""
 _BUILD_US: Final = 60_000_000
@@ -170,7 +170,9 @@ class Course:
         if may_hang:
             self._passes_until(lambda: self.workload.is_done, _CLIENTS_US // 2)
             operator.end_open()
-        self._within(_CLIENTS_US, lambda: self.workload.is_done, "I-50", "all clients finish")
+        left_us = self.workload.give_up_us - world.schedule.now_us
+        clients_us = max(_CLIENTS_US, left_us + _SLACK_US)
+        self._within(clients_us, lambda: self.workload.is_done, "I-50", "all clients finish")
         self._within(
             _CLIENTS_US,
             lambda: all(each.is_done for each in self.workload.operations),

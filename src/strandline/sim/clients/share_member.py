@@ -121,12 +121,23 @@ class ShareMember(SimClient):
         few records at a time, each of which waits for replicas, it would take too long."""
         self.watch.until = len(self.world.history)
         self._expected = self.watch.lacking(self.group, set(self._places()))
+        self.give_up_us += len(self._expected) * self._answer_us
         self._news_us = self.now_us
         if self._core is not None and self._records_max < _HURRIED_RECORDS:
             self._vanish("the worker comes again, to be done sooner")
         self._come()
         self._polls_at_us = min(self._polls_at_us, self.now_us)
         self.wake_at(self.now_us)
+
+    @property
+    def _answer_us(self) -> int:
+        """How long an answer with records may take beyond its ways. It holds one segment at most,
+        which may be one record, and waits until followers have what was acknowledged with its
+        question: whose fetches wait in turn, if one record is too few for them."""
+        settings = self.world.options.settings
+        if int(settings.get("replica.fetch.min.bytes", "1")) <= 1:
+            return 0
+        return 1000 * int(settings.get("replica.fetch.wait.max.ms", "500"))
 
     def _places(self) -> list[Place]:
         """How the history calls all that the group is to read."""

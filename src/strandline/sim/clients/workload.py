@@ -132,6 +132,11 @@ class Workload:
         return not self._unread and all(client.is_done for client in self.all_clients)
 
     @property
+    def give_up_us(self) -> int:
+        """When the patience of all clients ends, once they were asked to finish."""
+        return max((client.give_up_us for client in self.all_clients), default=0)
+
+    @property
     def outstanding(self) -> int:
         """Requests without an outcome (I-50: none, once all are done)."""
         return sum(client.outstanding for client in self.all_clients)
