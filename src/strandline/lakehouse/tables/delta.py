@@ -41,6 +41,7 @@ from strandline.lakehouse.tables.backend import (
     divided_by,
 )
 from strandline.lakehouse.tables.commit_lock import locked_log
+from strandline.lakehouse.tables.delta_marks import MarkReader, Marks
 from strandline.lakehouse.tables.delta_renaming import check_protocol, put, renaming
 from strandline.lakehouse.tables.delta_snapshot import (
     FOR_SPARK,
@@ -82,6 +83,7 @@ class DeltaBackend:
         self._for_spark = for_spark
         self._options = None if directory.is_local else for_delta(directory)
         self._table: DeltaTable | None = None
+        self._marks = MarkReader(directory)
 
     def exists(self) -> bool:
         """As `Backend.exists`."""
@@ -132,7 +134,8 @@ class DeltaBackend:
     def load(self) -> DeltaSnapshot:
         """As `Backend.load`. The log is read from where the last load ended."""
         table = self._newest()
-        snapshot = DeltaSnapshot(table, self._directory, self._transforms)
+        marks = self._marks.at(table.version())
+        snapshot = DeltaSnapshot(table, self._directory, self._transforms, marks)
         check_names(self._directory, snapshot.schema.names, self._names)
         check_division(
             self._directory,
@@ -150,7 +153,7 @@ class DeltaBackend:
             raise BadTable(
                 f"The table in {self._directory} has no version {version} any more: {error}"
             ) from error
-        return DeltaSnapshot(table, self._directory, self._transforms)
+        return DeltaSnapshot(table, self._directory, self._transforms, Marks({}))
 
     def evolve(self, snapshot: Snapshot, schema: pa.Schema) -> None:
         """As `Backend.evolve`: a commit of its own, which adds nothing but columns."""
@@ -249,6 +252,7 @@ class DeltaBackend:
             if self._directory.is_local:
                 raise
             raise OutcomeUnknown(sentence(self._directory, "committed to", error)) from error
+        self._marks.made(snapshot.version + 1, change.marks)
         return snapshot.version + 1
 
     def tidy(self, snapshot: Snapshot) -> None:
@@ -300,6 +304,7 @@ class DeltaBackend:
         with self._readable():
             if self._table is None:
                 self._table = DeltaTable(str(self._directory), storage_options=self._options)
+                self._marks = MarkReader(self._directory)
             else:
                 self._table.update_incremental()
         return self._table

@@ -19,6 +19,7 @@ from strandline.lakehouse.tables.backend import (
     Snapshot,
     number_of,
 )
+from strandline.lakehouse.tables.delta_marks import Marks
 from strandline.lakehouse.tables.errors import BadTable
 from strandline.lakehouse.tables.transforms import Transform
 from strandline.lakehouse.tables.types import as_stored
@@ -39,9 +40,14 @@ class DeltaSnapshot:
     """A Delta table at one version."""
 
     def __init__(
-        self, table: DeltaTable, directory: Location, transforms: Sequence[Transform]
+        self,
+        table: DeltaTable,
+        directory: Location,
+        transforms: Sequence[Transform],
+        marks: Marks,
     ) -> None:
         self._table = table
+        self._marks = marks
         self._directory = directory
         self._transforms = transforms
         self.version = table.version()
@@ -55,7 +61,13 @@ class DeltaSnapshot:
 
     def mark(self, name: str) -> int | None:
         """As `Snapshot.mark`."""
-        return self._table.transaction_version(name)
+        values, complete = self._marks
+        if complete or name in values:
+            return values.get(name)
+        found: int | None = self._table.transaction_version(name)
+        if self._table.version() == self.version:
+            values[name] = found
+        return found
 
     def files(self) -> list[DataFile]:
         """As `Snapshot.files`."""

@@ -277,14 +277,13 @@ class IcebergBackend:
         summary = {METADATA: json.dumps(change.metadata)}
         with self._committing(), own.table.transaction() as transaction:
             begin(transaction)
-            columns = transaction.table_metadata.schema()
+            metadata = transaction.table_metadata  # pyiceberg makes it anew each time
+            columns = metadata.schema()
             update = transaction.update_snapshot(snapshot_properties=summary)
             producer: Any = update.overwrite() if change.removes else update.merge_append()
             with producer as files:
                 for added in change.adds:
-                    files.append_data_file(
-                        self._describe(transaction.table_metadata, columns, added)
-                    )
+                    files.append_data_file(self._describe(metadata, columns, added))
                 for removed in change.removes:
                     files.delete_data_file(own.own_files[removed.path])
             transaction.set_properties({name: str(number) for name, number in change.marks.items()})

@@ -1,0 +1,154 @@
+"""The marks of a Delta table, as this package reads them, against delta-rs looking them up."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterable
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from deltalake import CommitProperties, DeltaTable, Transaction
+
+from strandline.lakehouse.locations import stores
+from strandline.lakehouse.locations.location import Location
+from strandline.lakehouse.tables.delta_marks import MarkReader, Marks
+from strandline.lakehouse.tables.delta_snapshot import DeltaSnapshot
+from tests.lakehouse.tables.table_world import TableWorld
+
+
+def _log(table: TableWorld) -> Path:
+    return table.spec.directory().local / "_delta_log"
+
+
+def _looked_up(table: TableWorld, names: Iterable[str]) -> dict[str, int | None]:
+    """What delta-rs says of each name."""
+    fresh = DeltaTable(str(table.spec.directory()))
+    return {name: fresh.transaction_version(name) for name in names}
+
+
+def _read(table: TableWorld) -> Marks:
+    """All marks, read anew."""
+    version = DeltaTable(str(table.spec.directory())).version()
+    return MarkReader(Location.parse(table.spec.directory().local)).at(version)
+
+
+def _has_all(table: TableWorld, marks: Marks) -> bool:
+    assert marks.complete
+    return dict(marks.values) == _looked_up(table, marks.values)
+
+
+def _set_elsewhere(table: TableWorld, marks: dict[str, int], said: str = "") -> None:
+    """A commit that this package did not make."""
+    other = DeltaTable(str(table.spec.directory()))
+    other.create_write_transaction(
+        [],
+        "append",
+        other.schema(),
+        commit_properties=CommitProperties(
+            custom_metadata={"said": said},
+            app_transactions=[Transaction(name, number) for name, number in marks.items()],
+        ),
+    )
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_marks_are_those_of_the_log(tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    table = TableWorld(tmp_path / "t", columns={"n": "long"})
+    starts = [0] * 3
+    run = 0
+    for number in range(25):
+        partition, run = chance.randrange(3), run + chance.randrange(2)
+        table.batch(f"q{run}", number, [{"n": 1}], start=starts[partition], partition=partition)
+        starts[partition] += 1
+        match chance.randrange(6):
+            case 0:
+                table.store.checkpoint()
+            case 1:
+                table.reopen()
+            case 2:
+                _set_elsewhere(table, {chance.choice("xyz"): chance.randrange(100)})
+        snapshot = table.store.backend.load()
+        assert isinstance(snapshot, DeltaSnapshot)
+        anew = _read(table)
+        assert _has_all(table, anew)
+        assert {name: snapshot.mark(name) for name in anew.values} == dict(anew.values)
+    assert table.store.backend.load().mark("another") is None
+
+
+def test_a_commit_looks_no_mark_up_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = TableWorld(tmp_path / "t", columns={"n": "long"})
+    table.batch("q", 0, [{"n": 0}])
+
+    def refuse(*_: object) -> str:
+        raise AssertionError("The log was read for a mark.")
+
+    monkeypatch.setattr(stores, "read_text", refuse)
+    monkeypatch.setattr(DeltaTable, "transaction_version", refuse)
+    for number in range(1, 5):
+        table.batch("q", number, [{"n": number}], start=number)
+    assert table.offsets() == [*range(5)]
+
+
+def test_marks_are_in_all_parts_of_a_checkpoint(tmp_path: Path) -> None:
+    table = TableWorld(tmp_path / "t", columns={"n": "long"})
+    for partition in range(4):
+        table.batch("q", partition, [{"n": 0}], partition=partition)
+    table.store.checkpoint()
+    before = _read(table)
+    version = DeltaTable(str(table.spec.directory())).version()
+    whole = _log(table) / f"{version:020}.checkpoint.parquet"
+    rows = pq.read_table(whole)
+    for part, piece in enumerate((rows.slice(0, 5), rows.slice(5)), 1):
+        pq.write_table(
+            piece, whole.with_name(f"{version:020}.checkpoint.{part:010}.{2:010}.parquet")
+        )
+    whole.unlink()
+    note = _log(table) / "_last_checkpoint"
+    note.write_text(json.dumps({"version": version, "size": rows.num_rows, "parts": 2}))
+    assert _read(table) == before
+    assert _has_all(table, before)
+
+
+@pytest.mark.parametrize(
+    "note",
+    ['{"version": 3, "size": 9, "v2Checkpoint": {"path": "x"}}', '{"versi', '{"version": 99}'],
+)
+def test_what_is_not_read_here_is_looked_up(tmp_path: Path, note: str) -> None:
+    table = TableWorld(tmp_path / "t", columns={"n": "long"})
+    for number in range(3):
+        table.batch("q", number, [{"n": 0}], start=number)
+    known = DeltaTable(str(table.spec.directory()))
+    (_log(table) / "_last_checkpoint").write_text(note)
+    directory = table.spec.directory()
+    marks = MarkReader(directory).at(known.version())
+    assert marks == Marks({})
+    snapshot = DeltaSnapshot(known, directory, (), marks)
+    assert snapshot.mark("q") == 2
+    assert snapshot.mark("none") is None
+
+
+def test_a_commit_that_was_cleaned_away_is_not_asked_for(tmp_path: Path) -> None:
+    table = TableWorld(tmp_path / "t", columns={"n": "long"})
+    table.batch("q", 0, [{"n": 0}])
+    reader = MarkReader(table.spec.directory())
+    version = DeltaTable(str(table.spec.directory())).version()
+    before = reader.at(version)
+    for number in range(1, 4):
+        table.batch("q", number, [{"n": 0}], start=number)
+    table.store.checkpoint()
+    (_log(table) / f"{version + 1:020}.json").unlink()
+    now = reader.at(version + 3)
+    assert _has_all(table, now)
+    assert (before.values["q"], now.values["q"]) == (0, 3)
+
+
+def test_values_with_line_ends_of_unicode_are_no_ends_of_actions(tmp_path: Path) -> None:
+    """In what is read of commits that others made, and of statistics."""
+    table = TableWorld(tmp_path / "t", columns={"s": "string"})
+    table.batch("q", 0, [{"s": "one\u2028two\u0085three"}])
+    _set_elsewhere(table, {"x": 1}, said="one\u2028two\u0085three")
+    assert any("\u2028" in each.read_text("utf-8") for each in _log(table).glob("*.json"))
+    assert _has_all(table, _read(table))
