@@ -17,10 +17,12 @@ from strandline.lakehouse.tables.committing import CommitResult
 from strandline.lakehouse.tables.definition import LATE
 from strandline.lakehouse.tables.errors import FencedWriter
 from strandline.lakehouse.tables.identity import BatchIdentity
-from strandline.lakehouse.tables.store import TableStore
+from strandline.lakehouse.tables.maintenance import CompactionResult
+from strandline.lakehouse.tables.store import TableStore, open_store
 from strandline.lakehouse.tables.written import TaskWrite
 from strandline.lakehouse.verify.report import Verdict
 from strandline.types import TopicPartition
+from tests.faults.processes import until
 from tests.lakehouse.conftest import KAFKA_CONNECTOR_JARS
 from tests.lakehouse.pipeline.conftest import Stop, TableUnderTest
 
@@ -177,3 +179,31 @@ def test_a_run_vacuums_after_a_compaction(make_table: Callable[..., TableUnderTe
     said = [each.sentence for each in table.told if isinstance(each, Notice)]
     assert "Deleted 1 file that no reader needs." in said
     assert table.rows("n") == [(1,), (2,)]
+
+
+def test_batches_are_committed_while_files_are_joined(
+    make_table: Callable[..., TableUnderTest], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = make_table()
+    compact, stop = TableStore.compact, Stop()
+    place = TopicPartition(table.topic, 0)
+
+    def reached(offset: int) -> bool:
+        frontier = open_store(table.spec).frontier(place)
+        return frontier is not None and frontier.end >= offset
+
+    def compact_at_leisure(store: TableStore, **_: int) -> CompactionResult:
+        monkeypatch.undo()
+        table.produce([(None, {"n": 3})])
+        until(lambda: reached(3), "a commit beside the compaction", seconds=60)
+        stop.is_set = True
+        return compact(store, min_files=2)
+
+    monkeypatch.setattr(TableStore, "compact", compact_at_leisure)
+    table.produce([(None, {"n": 1})])
+    table.run()
+    table.produce([(None, {"n": 2})])
+    table.run(stop, once=False, interval_ms=100, compact_every=2)
+    said = [each.sentence for each in table.told if isinstance(each, Notice)]
+    assert "Compacted 3 files into 1." in said
+    assert table.rows("n") == [(1,), (2,), (3,)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from strandline.lakehouse.tables import iceberg_upkeep
 from strandline.lakehouse.tables import store as store_module
 from strandline.lakehouse.tables.committing import REPLAYED
+from strandline.lakehouse.tables.parts import here
 from strandline.lakehouse.tables.store import open_store
 from strandline.lakehouse.tables.transforms import parse_transform
 from tests.lakehouse.tables.conftest import MakeTable
@@ -79,7 +81,7 @@ def test_two_at_once_join_a_file_once(
     other = open_store(table.spec)
     commit = other._maintenance._replacing.commit
 
-    def commit_late(*arguments: Any, **named: Any) -> bool:
+    def commit_late(*arguments: Any, **named: Any) -> object:
         table.store.compact(min_files=2)
         return commit(*arguments, **named)
 
@@ -87,6 +89,39 @@ def test_two_at_once_join_a_file_once(
     assert other.compact(min_files=2).files_before == 0
     assert table.offsets() == [0, 2, 3, 6, 9, 12, 15]
     assert len(table.store.files()) == 2
+
+
+def test_a_merge_by_key_meanwhile_undoes_the_joining_of_its_own_bucket_only(
+    make_table: MakeTable,
+) -> None:
+    table = make_table(mode="upsert", buckets=2, columns={"n": "long"})
+    keys = [b"%d" % each for each in range(20)]
+    for number in range(3):
+        table.batch("q", number, [{"n": 0}] * 20, start=20 * number, keys=keys)
+        keys = [b"%d%s" % (number, each) for each in keys]  # new ones: no file is replaced
+    other = open_store(table.spec)
+
+    def changed_meanwhile(
+        work: Callable[[Any], Any], parts: Sequence[Any], **named: Any
+    ) -> list[Any]:
+        done = here(work, parts, **named)
+        table.batch("q", 3, [{"n": 1}], start=60, keys=[b"7"])
+        return done
+
+    other.carry_out_by(changed_meanwhile)
+    before = len(other.files())
+    assert before == 6
+    result = other.compact(min_files=2)
+    assert (result.files_before, result.files_after) == (3, 1)
+    assert table.offsets() == sorted({*range(61)} - {7})
+    live = {each.path.local for each in table.store.files()}
+    left = {
+        each
+        for each in table.spec.directory().local.rglob("*.parquet")
+        if "compact" in each.name and "_delta_log" not in each.parts
+    }
+    assert len(left & live) == 1
+    assert left <= live, "what was joined in vain is gone"
 
 
 def test_vacuum_removes_old_unreferenced_files(make_table: MakeTable) -> None:

@@ -12,8 +12,9 @@ from click.testing import CliRunner
 
 from strandline.cli.main import cli
 from strandline.errors import InvalidSetting
-from strandline.lakehouse.pipeline.events import Event
+from strandline.lakehouse.pipeline.events import Event, Notice
 from strandline.lakehouse.pipeline.keeping import EVERY_S, Keeper
+from strandline.lakehouse.pipeline.options import RunOptions
 from strandline.lakehouse.tables import delta, expiring, iceberg_upkeep, marks
 from strandline.lakehouse.tables.committing import REPLAYED
 from strandline.lakehouse.tables.definition import EXPIRED
@@ -194,7 +195,8 @@ def test_a_run_cares_at_its_start_and_then_now_and_then(make_table: MakeTable) -
     table.batch("q", 0, [{"n": 1}])
     told: list[Event] = []
     clock = [0.0]
-    keeper = Keeper(open_store(table.spec), told.append, lambda: clock[0])
+    options = RunOptions(bootstrap="nowhere:1")
+    keeper = Keeper(open_store(table.spec), options, told.append, lambda: clock[0])
     keeper.maybe_keep()
     assert "1 records were too old" in str(told)
     told.clear()
@@ -206,6 +208,35 @@ def test_a_run_cares_at_its_start_and_then_now_and_then(make_table: MakeTable) -
     keeper.maybe_keep()
     assert "1 records were too old" in str(told)
     assert table.offsets() == []
+
+
+@ONE_FORMAT
+def test_a_run_joins_files_after_so_many_commits(make_table: MakeTable) -> None:
+    """Whatever number the commits have in between: upkeep commits, too."""
+    table = make_table()
+    told: list[Event] = []
+    options = RunOptions(bootstrap="nowhere:1", compact_every=5, vacuum_ms=3_600_000)
+    keeper = Keeper(open_store(table.spec), options, told.append)
+    for number in range(6):
+        table.batch("q", number, [{"n": 1}], start=number)
+    keeper.maybe_compact()
+    for sequence in (3, 4):
+        keeper.committed(sequence)
+        keeper.maybe_compact()
+    assert not told
+    keeper.committed(6)
+    keeper.maybe_compact()
+    assert [each.sentence for each in told if isinstance(each, Notice)] == [
+        "Compacted 6 files into 1.",
+        "Deleted 0 files that no reader needs.",
+    ]
+    keeper.maybe_compact()
+    keeper.committed(8)
+    keeper.maybe_compact()
+    assert len(told) == 2
+    keeper.committed(10)
+    keeper.maybe_compact()
+    assert len(told) == 3, "nothing was joined; the vacuum is told"
 
 
 def test_what_goes_is_said_beforehand(make_table: MakeTable) -> None:

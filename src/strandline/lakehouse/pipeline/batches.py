@@ -14,10 +14,9 @@ from uuid import UUID, uuid4
 
 from pyspark.sql import DataFrame, SparkSession
 
-from strandline.client.clock import SystemClock
 from strandline.lakehouse.pipeline import offset_log
 from strandline.lakehouse.pipeline.batch import commit_batch
-from strandline.lakehouse.pipeline.events import Committed, Event, Notice
+from strandline.lakehouse.pipeline.events import Committed, Event
 from strandline.lakehouse.pipeline.options import RunOptions, starting_offsets
 from strandline.lakehouse.pipeline.start_offsets import StartOffsets
 from strandline.lakehouse.pipeline.target import Target
@@ -106,7 +105,6 @@ class Batches:
             self.events.put(committed_event(result, (), time.monotonic() - began))
             if result.outcome != NOTHING_NEW:
                 self.commits += 1
-            self._maybe_compact(result.sequence)
         self._starts.update({partition: end.offset for partition, end in ends.items()})
 
     def _write(
@@ -128,21 +126,6 @@ class Batches:
             return write(target)
         # A stream's own session: what a select calls `batch` is so for this query alone.
         return Passage(session, context.spec, context.transform).writer(write)(target)
-
-    def _maybe_compact(self, sequence: int) -> None:
-        every = self.context.options.compact_every
-        if every and sequence % every == 0:
-            done = self.context.store.compact()
-            self.events.put(Notice(f"Compacted {done.files_before} files into {done.files_after}."))
-            self._maybe_vacuum()
-
-    def _maybe_vacuum(self) -> None:
-        older_than_ms = self.context.options.vacuum_ms
-        if older_than_ms is not None:
-            now_ms = SystemClock().wall_ms()
-            gone = self.context.store.vacuum(now_ms=now_ms, older_than_ms=older_than_ms)
-            files = "1 file" if len(gone) == 1 else f"{len(gone):,} files"
-            self.events.put(Notice(f"Deleted {files} that no reader needs."))
 
 
 def committed_event(

@@ -43,7 +43,7 @@ from strandline.lakehouse.session_remote import has_context
 from strandline.lakehouse.spark_errors import OF_SPARK, cause_of
 from strandline.lakehouse.tables.errors import TableError
 from strandline.lakehouse.tables.identity import OffsetRange
-from strandline.lakehouse.tables.store import open_store
+from strandline.lakehouse.tables.store import TableStore, open_store
 from strandline.lakehouse.transforming.writing import Passage
 from strandline.lakehouse.values.registered import client_of
 from strandline.schemas.errors import RegistryDown
@@ -103,7 +103,7 @@ class Runner:
         self._trouble = ""
         """What was told last, if no commit came since."""
         self._healer = self._made_healer()
-        self._keeper = Keeper(open_store(context.spec), tell)
+        self._keeper = Keeper(self._store_beside(), context.options, tell)
         bootstrap = context.options.bootstrap
         name = context.spec.name
         security = context.options.config.security
@@ -166,6 +166,7 @@ class Runner:
                 _pause(stop)
                 continue
             if once or was_set or (stop.is_set and self._has_everything()):
+                self._keeper.maybe_compact()
                 if once:
                     self._keeper.maybe_keep()  # when it has all that it is to have
                 return
@@ -187,6 +188,7 @@ class Runner:
         if context is not None:
             self._context = context
             self._healer = self._made_healer()
+            self._keeper.store = self._store_beside()
             self._failures = 0
             ended = "Spark's Java process" if has_context(context.spark) else "Its session"
             why = f"Spark failed {_STUCK} times" if is_stuck else f"{ended} had ended"
@@ -208,14 +210,17 @@ class Runner:
             attempt.close()
 
     def _made_healer(self) -> Healer:
-        """With a store of its own: batches are committed in another thread."""
         context = self._context
         through = None
         if context.transform is not None:
             through = Passage(context.spark, context.spec, context.transform).write
-        store = open_store(context.spec)
-        store.carry_out_by(carrier_of(context.spark))
-        return Healer(store, self._tell, through)
+        return Healer(self._store_beside(), self._tell, through)
+
+    def _store_beside(self) -> TableStore:
+        """For what is done beside the batches, which are committed in another thread."""
+        store = open_store(self._context.spec)
+        store.carry_out_by(carrier_of(self._context.spark))
+        return store
 
     def _begin(self) -> StartOffsets:
         """Where to begin; the frontier is known and published afterwards."""
@@ -253,6 +258,7 @@ class Runner:
             while not query.awaitTermination(_LOOK_S):  # type: ignore[arg-type]
                 self._take(attempt)
                 self._healer.maybe_heal()
+                self._keeper.maybe_compact()
                 if not self._context.options.once:
                     self._keeper.maybe_keep()
                 is_enough = attempt.batches.commits > 0 if is_last else stop.is_set
@@ -273,6 +279,7 @@ class Runner:
 
     def _counted(self, event: Committed) -> Committed:
         self._commits += 1
+        self._keeper.committed(event.sequence)
         self._trouble, self._failures = "", 0
         self._rows += event.rows
         self._dead += event.dead_letters

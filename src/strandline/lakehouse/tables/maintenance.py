@@ -32,7 +32,7 @@ from strandline.lakehouse.tables.written import WrittenFile, by_partition
 class CompactionResult(NamedTuple):
     """How many files became how many, and the bytes of the former.
 
-    All 0: nothing was worth it, or the table changed too much meanwhile.
+    All 0: nothing was worth it, or all of it was replaced by others meanwhile.
     """
 
     files_before: int = 0
@@ -62,13 +62,12 @@ class Maintenance:
             for side in (None, *SIDES):
                 present = snapshot if side is None else self._sides.load(side)
                 if present is not None:
-                    joined.append(self._join(side, present, target_bytes, min_files))
+                    joined += self._join(side, present, target_bytes, min_files)
         except BaseException:
             self._replacing.forget(joined)
             raise
-        joined = [item for item in joined if item.removes]
-        if not joined or not self._replacing.commit(snapshot, joined, COMPACTION, same_rows=True):
-            return CompactionResult()
+        if joined:
+            joined = self._replacing.commit(snapshot, joined, COMPACTION, same_rows=True)
         return CompactionResult(
             sum(len(item.removes) for item in joined),
             sum(len(item.adds) for item in joined),
@@ -92,7 +91,7 @@ class Maintenance:
 
     def _join(
         self, side: str | None, snapshot: Snapshot, target_bytes: int, min_files: int
-    ) -> Replaced:
+    ) -> list[Replaced]:
         chosen = bins(snapshot.files(), target_bytes=target_bytes, min_files=min_files)
         removes = [file for files in chosen for file in files]
         check_present(removes)
@@ -104,7 +103,10 @@ class Maintenance:
             size=sum(file.size for file in removes),
             undo=partial(remove_files, directory),
         )
-        return Replaced(side, removes, [file for each in made for file in each])
+        return [
+            Replaced(side, files, list(files_made))
+            for files, files_made in zip(chosen, made, strict=True)
+        ]
 
 
 class Bin(NamedTuple):
