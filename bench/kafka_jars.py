@@ -23,6 +23,9 @@ DELTA_VERSION = "4.4.0"
 ICEBERG_VERSION = "1.11.0"
 ICEBERG_SPARK_VERSION = "4.1.1"
 S3MOCK_VERSION = "4.11.0"
+HADOOP_VERSION = "3.5.0"
+"""Of the Hadoop that pyspark brings."""
+AWS_VERSION = "2.57.8"
 # The binding between Kafka's logging interface and its log4j: without it WARN lines are lost.
 LOG_BINDING_VERSION = "2.25.4"
 _NETTY_VERSION = "4.1.130.Final"
@@ -159,6 +162,19 @@ def s3mock_jars(cache: Path, version: str = S3MOCK_VERSION) -> Path:
     )
 
 
+def hadoop_aws_jars(cache: Path, version: str = HADOOP_VERSION) -> Path:
+    """Directory with what Spark's own writers need to reach S3 (`s3a`).
+
+    `STRANDLINE_HADOOP_AWS_JARS` overrides the download.
+    """
+    return _jars(
+        cache / f"hadoop-aws-{version}",
+        _hadoop_aws(version),
+        override="STRANDLINE_HADOOP_AWS_JARS",
+        proof="hadoop-aws-*.jar",
+    )
+
+
 def project_file(version: str) -> str:
     """A Maven project that depends on Kafka's broker and its tools, and on nothing else."""
     return _project_file(_kafka(version))
@@ -267,6 +283,21 @@ def _iceberg_rest(version: str) -> list[Artefact]:
     ]
 
 
+def _hadoop_aws(version: str) -> list[Artefact]:
+    """Of Amazon's libraries those that are used: all of them together are half a gigabyte."""
+    names = ("s3", "s3-transfer-manager", "sts", "apache-client", "netty-nio-client")
+    return [
+        Artefact("org.apache.hadoop", "hadoop-aws", version, alone=True),
+        *(Artefact("software.amazon.awssdk", name, AWS_VERSION) for name in names),
+        Artefact(
+            "software.amazon.s3.analyticsaccelerator",
+            "analyticsaccelerator-s3",
+            "1.3.1",
+            alone=True,
+        ),
+    ]
+
+
 def _jars(target: Path, artefacts: Sequence[Artefact], *, override: str, proof: str) -> Path:
     given = os.environ.get(override)
     if given:
@@ -325,6 +356,7 @@ _FETCHERS: Mapping[str, Callable[[Path], Path]] = {
     "iceberg": iceberg_jars,
     "iceberg-rest": iceberg_rest_jars,
     "s3mock": s3mock_jars,
+    "hadoop-aws": hadoop_aws_jars,
 }
 
 

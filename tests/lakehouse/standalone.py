@@ -59,11 +59,14 @@ class StandaloneSpark:
         workers: int = 2,
         hidden: Sequence[Path] = (),
         settings: str = "",
+        memory: str = "600m",
         recovers: bool = False,
     ) -> None:
-        """`settings` are further lines of the drivers' `spark-defaults.conf`. A master that
-        `recovers` knows its workers and programs again when it is started again."""
+        """`settings` are further lines of the drivers' `spark-defaults.conf`, and `memory` is what
+        a worker has for its executors. A master that `recovers` knows its workers and programs
+        again when it is started again."""
         self._home = home
+        self._memory = memory
         self._recovers = recovers
         self._settings = settings
         self._hidden = hidden
@@ -175,7 +178,7 @@ class StandaloneSpark:
     def _start_worker(self, name: str) -> None:
         self._start(
             name,
-            *("--host", "127.0.0.1", "--cores", "1", "--memory", "600m"),
+            *("--host", "127.0.0.1", "--cores", "1", "--memory", self._memory),
             *("--webui-port", "0", "--work-dir", str(self._home / name), self.master),
         )
 
