@@ -41,6 +41,21 @@ def test_a_table_lives_in_a_bucket_with_all_that_belongs_to_it(s3: S3Server, buc
     assert "key-of" not in text
 
 
+def test_a_batch_asks_the_store_no_more_often_the_more_came_before(
+    s3: S3Server, bucket: str
+) -> None:
+    """Marks were looked up one by one, each in all of the log since its checkpoint."""
+    table = TableWorld(f"s3://{bucket}/t", columns={"a": "long"})
+    asked = []
+    for number in range(12):
+        s3.plant(Fault(".*", ".*", times=1000))
+        table.batch("q", number, [{"a": number}], start=number)
+        asked.append(1000 - s3.left()[0])
+    s3.plant()
+    assert asked[2:] == [asked[2]] * 10
+    assert asked[2] < 30
+
+
 def test_compaction_vacuum_and_replay(s3: S3Server, bucket: str) -> None:
     table = TableWorld(f"s3://{bucket}/t", columns={"a": "long"}, evolve=False)
     for number in range(3):
