@@ -195,7 +195,8 @@ class Committer:
                 remove_files(self._spec.directory(), adds)
             remove_files(self._spec.directory(DEAD_LETTERS), lost_letter_files)
             raise
-        self._sides.settle(self._backend.load())
+        if sides:
+            self._sides.settle(self._backend.load())
         if self._spec.mode == "upsert":
             remove_files(self._spec.directory(), proposal.files)
         return CommitResult(COMMITTED, sequence, version, *counts, proposal.ranges)

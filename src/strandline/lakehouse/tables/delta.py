@@ -22,7 +22,14 @@ from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
+from deltalake import (
+    CommitProperties,
+    DeltaTable,
+    PostCommitHookProperties,
+    Schema,
+    Transaction,
+    write_deltalake,
+)
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
@@ -58,6 +65,10 @@ from strandline.lakehouse.tables.transforms import Transform, partition_names
 PARTITIONING: Final = "strandline.partitioning"
 _PLACES: Final = ("", "[!_]*/")
 """Where a table's files lie; names with an underscore are those of Delta's own directories."""
+
+
+_NO_HOOKS: Final = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
+"""After each commit delta-rs would look through the log for what is to go: that is `tidy`'s."""
 
 
 class DeltaBackend:
@@ -236,6 +247,7 @@ class DeltaBackend:
                     "overwrite" if removes is None else "append",
                     schema,
                     [transform.name for transform in self._transforms],
+                    post_commithook_properties=_NO_HOOKS,
                     commit_properties=CommitProperties(
                         custom_metadata={METADATA: json.dumps(change.metadata)},
                         max_commit_retries=0,
