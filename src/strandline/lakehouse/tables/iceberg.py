@@ -147,6 +147,19 @@ class IcebergSnapshot:
         ]
 
 
+class _Transaction(Transaction):
+    """Makes the metadata that it would commit once for each update. pyiceberg makes it at each of
+    some twenty looks, and copies all snapshots for that: half of a commit's time."""
+
+    _made: tuple[object, TableMetadata] | None = None
+
+    @property
+    def table_metadata(self) -> TableMetadata:
+        if self._made is None or self._made[0] is not self._updates:
+            self._made = self._updates, super().table_metadata
+        return self._made[1]
+
+
 class IcebergBackend:
     """The Iceberg table in `directory`, called as `catalog` says.
 
@@ -275,9 +288,9 @@ class IcebergBackend:
         begin: Callable[[Transaction], None] = lambda _: None,
     ) -> int:
         summary = {METADATA: json.dumps(change.metadata)}
-        with self._committing(), own.table.transaction() as transaction:
+        with self._committing(), _Transaction(own.table) as transaction:
             begin(transaction)
-            metadata = transaction.table_metadata  # pyiceberg makes it anew each time
+            metadata = transaction.table_metadata
             columns = metadata.schema()
             update = transaction.update_snapshot(snapshot_properties=summary)
             producer: Any = update.overwrite() if change.removes else update.merge_append()
