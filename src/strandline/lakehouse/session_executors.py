@@ -61,9 +61,10 @@ def wait_for_executors(
 
 def _remedy(master: str) -> str:
     return (
-        "It has no worker with the cores and the memory that an executor is to have "
-        f"(spark.executor.memory): start one (spark-class org.apache.spark.deploy.worker.Worker "
-        f"{master}), or run Spark on this machine with --master 'local[*,4]'."
+        "Its workers are slow to start one, or none has the cores and the memory that an executor "
+        "is to have (spark.executor.memory). Then start one (spark-class "
+        f"org.apache.spark.deploy.worker.Worker {master}), or run Spark on this machine with "
+        "--master 'local[*,4]'."
     )
 
 
