@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import select
 import selectors
 import socket
 import time
@@ -13,15 +14,15 @@ from typing import Any
 
 import pytest
 
-from strandline.broker import loop_rounds
+from strandline.broker import direct_selector, loop_rounds
 from strandline.broker.direct_selector import DirectSelector
 from strandline.broker.event_loop import BrokerLoop, TimedSelector, loop_use, readiness_of
 from strandline.node.status.broker_document import EventLoop
 from strandline.node.status.meters import BUCKETS_MS
 
-SELECTORS = (
-    [DirectSelector, TimedSelector] if hasattr(selectors, "EpollSelector") else [TimedSelector]
-)
+HAS_EPOLL = hasattr(select, "epoll")
+SELECTORS = [DirectSelector, TimedSelector] if HAS_EPOLL else [TimedSelector]
+needs_epoll = pytest.mark.skipif(not HAS_EPOLL, reason="this system has no epoll")
 
 
 class Clock:
@@ -214,6 +215,7 @@ def test_a_socket_that_is_closed_unasked_is_forgotten(run: Callable[..., Any]) -
     run(work)
 
 
+@needs_epoll
 def test_what_a_callback_asks_for_soon_is_done_before_the_next_look(
     pair: tuple[socket.socket, socket.socket],
 ) -> None:
@@ -305,6 +307,19 @@ def test_what_asyncio_does_with_its_loop_works(run: Callable[..., Any]) -> None:
     run(work)
 
 
+def test_without_epoll_the_loop_has_another_selector(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(select, "epoll", raising=False)
+    monkeypatch.setattr(direct_selector, "_EPOLL", None)
+    with pytest.raises(OSError, match="no epoll"):
+        DirectSelector()
+    loop = BrokerLoop()
+    try:
+        assert loop.readiness is loop
+    finally:
+        loop.close()
+
+
+@needs_epoll
 def test_it_keeps_the_contract_of_selectors(pair: tuple[socket.socket, socket.socket]) -> None:
     here, there = pair
     with DirectSelector() as selector:
