@@ -240,7 +240,7 @@ def test_without_an_executor_patience_ends_with_the_same_remedy(spark: SparkSess
     """The session that all tests share has a driver only."""
     told: list[str] = []
     with pytest.raises(
-        NoSpark, match=r"master local\[2\] gave no executor within 3.5 s\. It has no worker"
+        NoSpark, match=r"master local\[2\] gave no executor within 3.5 s\. Its workers are slow"
     ):
         wait_for_executors(
             spark.sparkContext,
