@@ -67,6 +67,7 @@ class ShareMember(SimClient):
         self._is_polling = False
         self._news_us = 0
         self._expected: list[tuple[Place, int]] = []
+        self._expected_in: set[Place] = set()
         """Records that are still to come before it can end."""
         self.cluster.changed = self.pump
 
@@ -120,14 +121,19 @@ class ShareMember(SimClient):
         """See `SimClient`: what was written until now is still wanted, and by a member that takes
         few records at a time, each of which waits for replicas, it would take too long."""
         self.watch.until = len(self.world.history)
-        self._expected = self.watch.lacking(self.group, set(self._places()))
-        self.give_up_us += len(self._expected) * self._answer_us
-        self._news_us = self.now_us
+        self._expect(set(self._places()))
         if self._core is not None and self._records_max < _HURRIED_RECORDS:
             self._vanish("the worker comes again, to be done sooner")
         self._come()
         self._polls_at_us = min(self._polls_at_us, self.now_us)
         self.wake_at(self.now_us)
+
+    def _expect(self, places: set[Place]) -> None:
+        """Wait for all that is lacking in these."""
+        self._expected_in = places
+        self._expected = self.watch.lacking(self.group, places)
+        self.give_up_us += len(self._expected) * self._answer_us
+        self._news_us = self.now_us
 
     @property
     def _answer_us(self) -> int:
@@ -153,6 +159,8 @@ class ShareMember(SimClient):
         """See `SimClient`."""
         places = set(self._places())
         self.watch.expects(self.group, places)
+        if not places <= self._expected_in:  # only now it is heard that a topic was made anew
+            self._expect(places)
         self._expected = [
             each
             for each in self._expected
