@@ -92,7 +92,9 @@ class Commitment:
             if follower is None or not self._is_known(follower, progress, leader):
                 continue
             log = follower.log
-            if progress.log_end_offset > log.log_end_offset:
+            # What the leader has deleted itself, the follower gives up for a log that begins there:
+            # if that fails half-way, it has less until it tries again.
+            if max(log.log_end_offset, model.log.log_start_offset) < progress.log_end_offset:
                 self._findings.add(
                     "I-15",
                     f"{partition.at}: broker {model.broker_id}, which leads in epoch "
