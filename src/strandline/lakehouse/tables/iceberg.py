@@ -61,6 +61,7 @@ from strandline.lakehouse.tables.catalog_errors import CATALOG_ERRORS, trouble
 from strandline.lakehouse.tables.catalogs import CatalogEntry
 from strandline.lakehouse.tables.errors import BadTable, TableExists, TableMissing
 from strandline.lakehouse.tables.iceberg_schema import retype, statistics_plan, words_of
+from strandline.lakehouse.tables.iceberg_transaction import CommitTransaction
 from strandline.lakehouse.tables.iceberg_upkeep import METADATA, bounds_of, superfluous
 from strandline.lakehouse.tables.names import OwnNames
 from strandline.lakehouse.tables.removals import old_files
@@ -145,19 +146,6 @@ class IcebergSnapshot:
             )
             for item in newest[:limit]
         ]
-
-
-class _Transaction(Transaction):
-    """Makes the metadata that it would commit once for each update. pyiceberg makes it at each of
-    some twenty looks, and copies all snapshots for that: half of a commit's time."""
-
-    _made: tuple[object, TableMetadata] | None = None
-
-    @property
-    def table_metadata(self) -> TableMetadata:
-        if self._made is None or self._made[0] is not self._updates:
-            self._made = self._updates, super().table_metadata
-        return self._made[1]
 
 
 class IcebergBackend:
@@ -288,7 +276,7 @@ class IcebergBackend:
         begin: Callable[[Transaction], None] = lambda _: None,
     ) -> int:
         summary = {METADATA: json.dumps(change.metadata)}
-        with self._committing(), _Transaction(own.table) as transaction:
+        with self._committing(), CommitTransaction(own.table) as transaction:
             begin(transaction)
             metadata = transaction.table_metadata
             columns = metadata.schema()
