@@ -50,6 +50,7 @@ class RecordedBatch(Batch):
         "codec",
         "is_answered",
         "led_by",
+        "log_start",
         "newest_epoch",
         "place",
         "values",
@@ -70,6 +71,8 @@ class RecordedBatch(Batch):
         """As what the broker led to which it was sent last, when it was sent."""
         self.newest_epoch = -1
         """The newest leader epoch that there was then."""
+        self.log_start = 0
+        """Where the partition's log began then; when the answer comes all brokers may be down."""
         self.is_answered = False
         """Whether the last answer spoke of it."""
 

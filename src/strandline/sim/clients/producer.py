@@ -208,6 +208,7 @@ class Producer(SimClient):
             return
         for at, batch in batches.items():
             batch.led_by = self.world.leadership(connection.broker_id, at)
+            batch.log_start = self.world.log_start(at)
             batch.newest_epoch = self.world.leader_epoch(at)
         self.cluster.ask(connection, ApiKey.PRODUCE, request, partial(self._told, batches, ids))
 
@@ -383,7 +384,7 @@ class Producer(SimClient):
             to for (topic, other), to in written if topic == batch.topic_id and other < number
         ]
         written_to = max(before, default=0)
-        if self.world.log_start(at) > written_to:
+        if max(self.world.log_start(at), batch.log_start) > written_to:
             self.counters["lost count behind a deletion"] += 1
             return
         self.found(
