@@ -11,9 +11,11 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -246,6 +248,22 @@ class StrandlineBroker(SocketBroker):
             self.secure_port = free_port()
             settings = self._launch.security.added_to(settings, self.secure_port)
         return [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
+
+
+@contextmanager
+def running_strandline(
+    directory: Path, settings: Mapping[str, str] = COMMON_SETTINGS
+) -> Iterator[StrandlineBroker]:
+    """A broker by this environment's own command, with its files in `directory`."""
+    command = [sys.executable, "-m", "strandline.cli", "serve"]
+    launch = Launch(command, None, Path(), settings=settings)
+    broker = StrandlineBroker(StrandlineBroker.kind, directory, launch)
+    broker.prepare()
+    broker.start()
+    try:
+        yield broker
+    finally:
+        broker.stop()
 
 
 class KafkaBroker(SocketBroker):

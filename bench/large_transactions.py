@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from bench.brokers import COMMON_SETTINGS, Launch, StrandlineBroker
+from bench.brokers import COMMON_SETTINGS, StrandlineBroker, running_strandline
 from bench.topics import Topics
 from strandline.client.connection import Connection
 from strandline.client.settings import Address, ClientSettings
@@ -166,16 +166,11 @@ def main() -> None:
     parser.add_argument("--partitions", type=int, default=10_000)
     parser.add_argument("--ids", type=int, default=10_000)
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as home:
-        command = [sys.executable, "-m", "strandline.cli", "serve"]
-        launch = Launch(command, None, Path(), None, SETTINGS)
-        broker = StrandlineBroker("strandline", Path(home) / "broker", launch)
-        broker.prepare()
-        broker.start()
-        try:
-            _measure(Bench(broker), broker, given.partitions, given.ids)
-        finally:
-            broker.stop()
+    with (
+        tempfile.TemporaryDirectory(dir="/dev/shm") as home,
+        running_strandline(Path(home) / "broker", SETTINGS) as broker,
+    ):
+        _measure(Bench(broker), broker, given.partitions, given.ids)
 
 
 def _measure(bench: Bench, broker: StrandlineBroker, partitions: int, ids: int) -> None:

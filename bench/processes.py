@@ -39,10 +39,11 @@ def parse_process_stat(text: str) -> ProcessTimes:
     return ProcessTimes(parent_pid=int(fields[1]), cpu_ticks=int(fields[11]) + int(fields[12]))
 
 
-def parse_resident_bytes(status: str) -> int:
-    """`VmRSS` of `/proc/<pid>/status`; 0 for a process that has ended but was not yet reaped."""
+def parse_resident_bytes(status: str, *, peak: bool = False) -> int:
+    """`VmRSS` of `/proc/<pid>/status`, or `VmHWM`, its `peak`; 0 for a process that has ended but
+    was not yet reaped."""
     for line in status.splitlines():
-        if line.startswith("VmRSS:"):
+        if line.startswith("VmHWM:" if peak else "VmRSS:"):
             return int(line.split()[1]) * KIB
     return 0
 

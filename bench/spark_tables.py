@@ -27,7 +27,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from bench.brokers import Launch, StrandlineBroker
+from bench.brokers import running_strandline
 from bench.environment import processor_name
 from bench.kafka_jars import JarsError, spark_kafka_jars
 from strandline.client.cluster import ClusterClient
@@ -175,20 +175,16 @@ def main() -> int:
         print(f"{error}\nSpark's own connector is left out.", file=sys.stderr)
         jars = []
     engines = (OURS, THEIRS) if jars else (OURS,)
-    with tempfile.TemporaryDirectory() as directory:
-        launch = Launch([sys.executable, "-m", "strandline.cli", "serve"], None, Path())
-        broker = StrandlineBroker(OURS, Path(directory) / "broker", launch)
-        broker.prepare()
-        broker.start()
-        try:
-            topic = Topic(broker.address, "measured", options.records, options.value_bytes)
-            broker.create_topic(topic.name, options.partitions)
-            fill(topic, options.partitions)
-            with session("bench", jars=jars, memory="4g") as spark:
-                paths = options.paths.split(",")
-                samples = list(measure(spark, topic, engines, paths, options.rounds))
-        finally:
-            broker.stop()
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        running_strandline(Path(directory) / "broker") as broker,
+    ):
+        topic = Topic(broker.address, "measured", options.records, options.value_bytes)
+        broker.create_topic(topic.name, options.partitions)
+        fill(topic, options.partitions)
+        with session("bench", jars=jars, memory="4g") as spark:
+            paths = options.paths.split(",")
+            samples = list(measure(spark, topic, engines, paths, options.rounds))
     print(page(topic, samples))
     if options.json:
         figures = {"topic": asdict(topic), "samples": [asdict(each) for each in samples]}

@@ -11,8 +11,7 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -26,6 +25,8 @@ from strandline.lakehouse.tables.writing import BatchWriter
 TOPIC: Final = "little"
 MILESTONES: Final = (10, 100, 1_000, 10_000)
 _ROWS: Final = 10
+_ROWS_MADE: Final = 100_000
+"""At a time."""
 _COMPACT_EVERY: Final = 100
 _LAST: Final = 50
 
@@ -48,8 +49,13 @@ def commit_costs(home: Path, formats: tuple[str, ...], most: int) -> str:
 
 
 def _measured(directory: Path, format_: str, most: int) -> Iterator[tuple[int, list[float], float]]:
-    spec = TableSpec(name="little", topics=(TOPIC,), location=str(directory), columns={"n": "long"})
-    spec = replace(spec, format=format_)
+    spec = TableSpec(
+        name="little",
+        topics=(TOPIC,),
+        location=str(directory),
+        columns={"n": "long"},
+        format=format_,
+    )
     store = open_store(spec, create=True)
     took: list[float] = []
     for number in range(min(most, MILESTONES[-1])):
@@ -65,14 +71,23 @@ def _measured(directory: Path, format_: str, most: int) -> Iterator[tuple[int, l
 
 def one_commit(spec: TableSpec, store: TableStore, number: int) -> float:
     """Write and commit ten rows; the seconds of the commit alone."""
-    writer = BatchWriter(spec, store.state(), "0")
     start = number * _ROWS
-    writer.write(records(start, start + _ROWS))
-    written = writer.finish()
-    ranges = (OffsetRange(TOPIC, 0, start, start + _ROWS, -1, ""),)
+    commit = prepared(spec, store, number, start, start + _ROWS)
     began = time.monotonic()
-    store.commit(BatchIdentity("bench", number, ranges, ()), [written])
+    commit()
     return time.monotonic() - began
+
+
+def prepared(
+    spec: TableSpec, store: TableStore, number: int, start: int, end: int, *, keys: int = 0
+) -> Callable[[], object]:
+    """Write a batch; gives what commits it."""
+    writer = BatchWriter(spec, store.state(), str(number))
+    for first in range(start, end, _ROWS_MADE):
+        writer.write(records(first, min(end, first + _ROWS_MADE), keys=keys))
+    written = writer.finish()
+    ranges = (OffsetRange(TOPIC, 0, start, end, -1, ""),)
+    return lambda: store.commit(BatchIdentity("bench", number, ranges, ()), [written])
 
 
 def records(start: int, end: int, *, keys: int = 0) -> pa.RecordBatch:

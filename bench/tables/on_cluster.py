@@ -20,7 +20,7 @@ from typing import Final
 from pyarrow.fs import S3FileSystem
 from pyspark.sql import SparkSession
 
-from bench.brokers import Launch, StrandlineBroker
+from bench.brokers import running_strandline
 from bench.tables.local import Way, in_turns
 from bench.tables.world import Bench, spread
 from strandline.lakehouse.session import session
@@ -52,7 +52,7 @@ def on_cluster(jars: Mapping[str, Sequence[Path]], records: int, rounds: int) ->
     ]
     with (
         tempfile.TemporaryDirectory(prefix="strandline-bench-") as directory,
-        _broker(Path(directory)) as broker,
+        running_strandline(Path(directory) / "broker") as broker,
         _store(jars["s3mock"], Path(directory)) as endpoint,
         StandaloneSpark(
             Path(directory) / "spark", workers=CORES[-1], memory="2g", settings=_SETTINGS
@@ -83,15 +83,13 @@ def _ways(bench: Bench, cores: int, *, has_store: bool) -> dict[str, dict[str, W
     def into_store(topic: str) -> None:
         name = f"cores-{cores}-{bench.name()}"
         catalog = {"uri": f"sqlite:///{bench.home / 'catalog.db'}"}
-        bench.run(
-            bench.spec(
-                topic,
-                name=name,
-                location=f"s3://{_BUCKET}/{name}",
-                format="iceberg",
-                catalog="sql",
-                catalog_properties=catalog,
-            )
+        bench.ours(
+            topic,
+            name=name,
+            location=f"s3://{_BUCKET}/{name}",
+            format="iceberg",
+            catalog="sql",
+            catalog_properties=catalog,
         )
 
     def theirs(place: str = "") -> Way:
@@ -147,15 +145,3 @@ def _store(jars: Sequence[Path], home: Path) -> Iterator[str]:
             allow_bucket_creation=True,
         ).create_dir(_BUCKET)
         yield endpoint
-
-
-@contextmanager
-def _broker(home: Path) -> Iterator[StrandlineBroker]:
-    launch = Launch([sys.executable, "-m", "strandline.cli", "serve"], None, Path())
-    broker = StrandlineBroker("strandline", home / "broker", launch)
-    broker.prepare()
-    broker.start()
-    try:
-        yield broker
-    finally:
-        broker.stop()

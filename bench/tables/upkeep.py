@@ -21,13 +21,13 @@ from typing import Final, NamedTuple
 
 from pyspark.sql import SparkSession
 
-from bench.tables.commits import TOPIC, records
+from bench.processes import parse_resident_bytes
+from bench.tables.commits import TOPIC, prepared, records
 from bench.tables.world import spread
 from strandline.lakehouse.pipeline.parts_in_spark import carrier_of
 from strandline.lakehouse.session import session
 from strandline.lakehouse.tables.backend import Change
 from strandline.lakehouse.tables.definition import TableSpec
-from strandline.lakehouse.tables.identity import BatchIdentity, OffsetRange
 from strandline.lakehouse.tables.store import open_store
 from strandline.lakehouse.tables.writing import BatchWriter
 
@@ -107,16 +107,8 @@ def merge(home: Path, by: str, cores: int) -> Work:
     spec = replace(_spec(home), mode="upsert", buckets=BUCKETS)
     store = open_store(spec, create=True)
 
-    def batch(number: int, start: int, end: int, keys: int) -> Callable[[], object]:
-        writer = BatchWriter(spec, store.state(), str(number))
-        for first in range(start, end, 100_000):
-            writer.write(records(first, min(end, first + 100_000), keys=keys))
-        written = writer.finish()
-        ranges = (OffsetRange(TOPIC, 0, start, end, -1, ""),)
-        return lambda: store.commit(BatchIdentity("bench", number, ranges, ()), [written])
-
-    batch(0, 0, KEYS, KEYS)()
-    change = batch(1, KEYS, KEYS + CHANGED, KEYS)
+    prepared(spec, store, 0, 0, KEYS, keys=KEYS)()
+    change = prepared(spec, store, 1, KEYS, KEYS + CHANGED, keys=KEYS)
     if by == SPARK:
         store.carry_out_by(carrier_of(_session(cores)))
     return _measured(by, cores, change)
@@ -127,10 +119,10 @@ def _measured(by: str, cores: int, work: Callable[[], object]) -> Work:
         spark = _session(cores)
         spark.sparkContext.parallelize(range(cores), cores).map(_imported).collect()
     Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
-    before = _memory("VmRSS")
+    before = _resident_mb()
     began = time.monotonic()
     work()
-    return Work(time.monotonic() - began, before, _memory("VmHWM"))
+    return Work(time.monotonic() - began, before, _resident_mb(peak=True))
 
 
 def _imported(_: int) -> int:
@@ -143,12 +135,9 @@ def _session(cores: int) -> SparkSession:
     return session("bench", master=f"local[{cores}]")
 
 
-def _memory(name: str) -> int:
-    """MB of this process, as the kernel counts them."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith(f"{name}:"):
-            return int(line.split()[1]) // 1000
-    raise LookupError(name)
+def _resident_mb(*, peak: bool = False) -> int:
+    """Of this process."""
+    return parse_resident_bytes(Path("/proc/self/status").read_text(), peak=peak) // 1_000_000
 
 
 def _spec(home: Path) -> TableSpec:

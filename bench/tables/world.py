@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
@@ -45,9 +45,8 @@ class Bench:
         self.made += 1
         return f"table-{self.made}"
 
-    def fill(self, topic: str, partitions: int, records: int, keys: int | None = None) -> None:
-        """Records of about 100 bytes, dealt out to the partitions in turn; so many keys, or one
-        each."""
+    def fill(self, topic: str, partitions: int, records: int) -> None:
+        """Records of about 100 bytes, with keys, dealt out to the partitions in turn."""
         total = 0
         with ClusterClient(self.bootstrap) as client:
             producer = Producer(client, ProducerSettings(codec=Codec.LZ4))
@@ -61,26 +60,16 @@ class Bench:
                     }
                 ).encode()
                 total += len(value) + 8
-                key = b"%08d" % (number if keys is None else number % keys)
-                producer.send(topic, value, key=key, partition=number % partitions)
+                producer.send(topic, value, key=b"%08d" % number, partition=number % partitions)
             producer.flush().raise_failure()
         self.bytes[topic] = total
 
-    def ours(
-        self,
-        topic: str,
-        tell: Callable[[Event], None] = lambda _: None,
-        *,
-        writer: str = "strandline",
-    ) -> None:
-        """Our pipeline, into a new table."""
-        self.run(self.spec(topic, writer=writer), tell)
-
-    def run(self, spec: TableSpec, tell: Callable[[Event], None] = lambda _: None) -> None:
-        """Our pipeline, over what is there."""
+    def ours(self, topic: str, **fields: object) -> None:
+        """Our pipeline over what is there, into a new table (`spec`)."""
+        spec = self.spec(topic, **fields)
         options = RunOptions(bootstrap=self.bootstrap, once=True)
         store = open_store(spec, create=True, spark=self.spark)
-        Runner(RunContext(self.spark, spec, store, options), tell).run(NeverStopped())
+        Runner(RunContext(self.spark, spec, store, options), _silent).run(NeverStopped())
 
     def spec(self, topic: str, **fields: object) -> TableSpec:
         """A new table of a topic, on the disk unless `fields` of its definition say otherwise."""
@@ -106,6 +95,10 @@ class Bench:
         written = parsed(rows.load()).writeStream.format(sink)
         query = written.option("checkpointLocation", f"{where}-checkpoint")
         query.trigger(availableNow=True).start(where).awaitTermination()
+
+
+def _silent(_: Event) -> None:
+    """What a run tells is not shown."""
 
 
 def parsed(rows: DataFrame) -> DataFrame:

@@ -25,7 +25,9 @@ def test_process_times_are_found_behind_a_name_with_blanks_and_brackets() -> Non
 
 
 def test_resident_memory_is_read_in_bytes() -> None:
-    assert parse_resident_bytes("Name:\tjava\nVmHWM:\t  900 kB\nVmRSS:\t  512 kB\n") == 512 * 1024
+    status = "Name:\tjava\nVmHWM:\t  900 kB\nVmRSS:\t  512 kB\n"
+    assert parse_resident_bytes(status) == 512 * 1024
+    assert parse_resident_bytes(status, peak=True) == 900 * 1024
 
 
 def test_a_process_that_has_ended_holds_no_memory() -> None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from strandline.client.clock import SystemClock
@@ -64,15 +65,13 @@ class Keeper:
         if not self._is_to_compact:
             return
         self._is_to_compact = False
-        try:
+        with _left_for_later():
             done = self.store.compact()
             if done.files_before:
                 self._tell(
                     Notice(f"Compacted {done.files_before:,} files into {done.files_after:,}.")
                 )
             self._maybe_vacuum()
-        except (StoreTrouble, TableError, Conflict) as error:
-            log.info("The table's files are not joined now: %s", error)
 
     def _maybe_vacuum(self) -> None:
         older_than_ms = self._options.vacuum_ms
@@ -94,10 +93,15 @@ class Keeper:
         if spec.expire_rows_ms is not None:
             life_s = min(life_s, spec.expire_rows_ms / 1000)
         self._next_s = now + max(_LEAST_S, life_s / _LOOKS_PER_LIFE)
-        try:
-            done = care_for(self.store, now_ms=SystemClock().wall_ms())
-        except (StoreTrouble, TableError, Conflict) as error:
-            log.info("The table is not cared for now: %s", error)
-            return
-        for sentence in done.sentences():
-            self._tell(Notice(sentence))
+        with _left_for_later():
+            for sentence in care_for(self.store, now_ms=SystemClock().wall_ms()).sentences():
+                self._tell(Notice(sentence))
+
+
+@contextmanager
+def _left_for_later() -> Iterator[None]:
+    """Trouble ends what is done, and nothing else."""
+    try:
+        yield
+    except (StoreTrouble, TableError, Conflict) as error:
+        log.info("The table is not cared for now: %s", error)
