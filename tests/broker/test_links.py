@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import gc
 import socket
+import ssl
+import threading
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -12,12 +14,13 @@ import pytest
 
 from strandline.broker.frame_memory import FrameMemory
 from strandline.broker.handle_budget import HandleBudget
-from strandline.broker.handshakes import Handshakes
+from strandline.broker.handshakes import Handshake, Handshakes
 from strandline.broker.links import Links
 from strandline.broker.newcomers import Newcomers
 from strandline.broker.receive_buffers import BufferPool
 from strandline.broker.server_tls import ServerTls
 from strandline.broker.tls_listener import Certificates, client_context
+from strandline.broker.tls_socket import TlsSocket
 from strandline.broker.transport import RECEIVE_BUFFER_BYTES, Transport
 from strandline.broker.turns import read_clock
 from strandline.config.listener_settings import ListenerSettings
@@ -352,6 +355,32 @@ def test_links_close_after_the_handshakes_that_they_wait_for() -> None:
         assert not rig.closed
 
     run(test, tls)
+
+
+def test_a_handshake_that_a_thread_is_at_is_closed_with_the_others() -> None:
+    """The loop may end before it hears that the thread has come back."""
+    given_up = threading.Event()
+
+    class Slow(TlsSocket):
+        def do_handshake(self) -> None:
+            assert given_up.wait(PATIENCE_S)
+            super().do_handshake()
+
+    class Noticing(Handshakes):
+        def give_up(self, handshake: Handshake) -> None:
+            super().give_up(handshake)
+            given_up.set()
+
+    async def test(rig: Rig, peer: Peer) -> None:
+        handshakes = Noticing(rig.newcomers)
+        sock = socket.create_connection(("127.0.0.1", peer.port))
+        sock.setblocking(False)
+        secured = Slow(sock, ssl.create_default_context(), server_hostname="localhost")
+        handshakes.begin(secured, "localhost", PATIENCE_S, lambda _: None)
+        handshakes.close()
+        assert sock.fileno() == -1
+
+    run(test)
 
 
 def test_hanging_up_tells_the_other_side_only() -> None:

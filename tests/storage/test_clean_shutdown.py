@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from uuid import UUID
 
 import pytest
 
@@ -43,6 +44,28 @@ def test_the_marker_names_a_process_that_heard_of_no_registration() -> None:
     write_marker(files, "/data", shutdown)
     assert b'"unheard":1700000000000}' in files.read_bytes(PATH)
     assert take_marker(files, "/data") == shutdown
+
+
+def test_the_marker_names_the_logs_that_lie_beside_it() -> None:
+    files = disk()
+    logs = frozenset({(UUID(int=2), 7), (UUID(int=1), 3), (UUID(int=2), 0)})
+    write_marker(files, "/data", CleanShutdown(17, logs=logs))
+    assert files.read_bytes(PATH) == (
+        b'{"version":0,"brokerEpoch":17,'
+        b'"logs":{"AAAAAAAAAAAAAAAAAAAAAQ":[3],"AAAAAAAAAAAAAAAAAAAAAg":[0,7]}}'
+    )
+    assert take_marker(files, "/data") == CleanShutdown(17, logs=logs)
+    write_marker(files, "/data", CleanShutdown(17, logs=frozenset()))
+    assert take_marker(files, "/data") == CleanShutdown(17, logs=frozenset())
+
+
+@pytest.mark.parametrize(
+    "logs",
+    ["17", "[17]", '{"x":[1]}', '{"AAAAAAAAAAAAAAAAAAAAAQ":3}', '{"AAAAAAAAAAAAAAAAAAAAAQ":["3"]}'],
+)
+def test_logs_that_do_not_parse_are_unknown(logs: str) -> None:
+    data = f'{{"version":0,"brokerEpoch":17,"logs":{logs}}}'.encode()
+    assert take_marker(disk(data), "/data") == CleanShutdown(17)
 
 
 @pytest.mark.parametrize(

@@ -17,13 +17,14 @@ from strandline.storage.log_directory import LogDirectory, LogToLoad
 from strandline.storage.memory_files import MemoryFiles
 from strandline.storage.meta_properties import ForeignDirectory
 from strandline.storage.real_files import RealFiles
-from strandline.types import BrokerId, Offset, TopicPartition
+from strandline.types import BrokerId, Offset, TopicId, TopicPartition
 from tests.storage.failing import failing_call
 
 US = (BrokerId(1), "cluster-A")
 HEX = "0123456789abcdef0123456789abcdef"
 ORDERS = TopicPartition("orders", 0)
 PAYMENTS = TopicPartition("pay.ments-eu", 11)
+TOPIC_ID = TopicId(int=7)
 
 
 @dataclass
@@ -35,6 +36,7 @@ class FakeLog:
     recovery_point: Offset
     log_start_offset: Offset
     high_watermark: Offset
+    topic_id: TopicId = TOPIC_ID
     close_failure: StorageError | None = None
     events: list[str] = field(default_factory=list)
 
@@ -70,6 +72,12 @@ def started(files: Files, path: str) -> Directory:
     directory = opened(files, path)
     assert directory.load_logs(load_log), directory.offline_reason
     return directory
+
+
+def shutdown(broker_epoch: int, *logs: TopicPartition) -> CleanShutdown:
+    """The marker beside these logs."""
+    held = frozenset((TOPIC_ID, at.partition) for at in logs)
+    return CleanShutdown(broker_epoch, logs=held)
 
 
 @pytest.fixture(params=["memory", "real"])
@@ -145,9 +153,8 @@ def test_a_clean_shutdown_saves_the_next_start_the_recovery(disk: tuple[Files, s
     directory = started(files, path)
     directory.logs[ORDERS].recovery_point = Offset(120)
     assert directory.close_clean(17)
-    assert files.read_bytes(f"{path}/.kafka_cleanshutdown") == b'{"version":0,"brokerEpoch":17}'
     again = started(files, path)
-    assert again.clean_shutdown == CleanShutdown(17)
+    assert again.clean_shutdown == shutdown(17, ORDERS, PAYMENTS)
     assert not files.exists(f"{path}/.kafka_cleanshutdown")
     assert not again.logs[ORDERS].found.needs_recovery
     assert again.logs[ORDERS].found.recovery_point == 120
@@ -206,7 +213,7 @@ def test_another_brokers_directory_is_refused_and_unlocked(disk: tuple[Files, st
         with pytest.raises(ForeignDirectory):
             directory.open(BrokerId(broker_id), cluster_id)
     # The refusal must not cost the owner its clean shutdown.
-    assert opened(files, path).clean_shutdown == CleanShutdown(17)
+    assert opened(files, path).clean_shutdown == shutdown(17)
 
 
 def test_directories_are_sorted_by_name_and_foreign_ones_left_alone(
@@ -313,7 +320,7 @@ def test_r18_a_shutdown_before_loading_is_clean_only_if_the_last_one_was() -> No
     assert not files.exists("/logs/.kafka_cleanshutdown")
     assert started(files, "/logs").close_clean(2)
     assert opened(files, "/logs").close_clean(3)
-    assert opened(files, "/logs").clean_shutdown == CleanShutdown(3)
+    assert opened(files, "/logs").clean_shutdown == shutdown(3, ORDERS, PAYMENTS)
 
 
 def test_a_log_that_fails_to_close_spoils_the_clean_shutdown_of_its_directory_only() -> None:

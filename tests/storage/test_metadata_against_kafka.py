@@ -97,7 +97,8 @@ def test_files_cross_in_both_directions(ask_kafka: Oracle, tmp_path: Path) -> No
     ]
     OffsetCheckpoint(files, join(ours, "offsets")).write(table)
     write_topic_id(files, ours, topic_id)
-    write_marker(files, ours, CleanShutdown(4711, ((4711, 4711), (4720, 4722))))
+    shutdown = CleanShutdown(4711, ((4711, 4711), (4720, 4722)), 17, frozenset({(topic_id, 3)}))
+    write_marker(files, ours, shutdown)
     claim_directory(files, ours, BrokerId(3), "N1-cluster=:x")
     index = TransactionIndex(files, join(ours, "i.txnindex"))
     for entry in aborted:

@@ -40,14 +40,12 @@ Done = Callable[[OSError | None], None]
 class Handshake:
     """One handshake. `host` is the address that it counts for."""
 
-    __slots__ = ("done", "host", "is_over", "is_stepping", "sock", "timer")
+    __slots__ = ("done", "host", "is_over", "sock", "timer")
 
     def __init__(self, sock: TlsSocket, host: str, done: Done) -> None:
         self.sock = sock
         self.host = host
         self.done = done
-        self.is_stepping = False
-        """Whether a thread is at it, which must come back before the socket may be closed."""
         self.is_over = False
         self.timer: asyncio.TimerHandle | None = None
 
@@ -62,6 +60,8 @@ class Handshakes:
         self._threads: ThreadPoolExecutor | None = None
         self._under_way: dict[Handshake, None] = {}
         """In the order in which they began."""
+        self._stepping: set[Handshake] = set()
+        """Those at which a thread is, which must come back before the socket may be closed."""
 
     def __len__(self) -> int:
         return len(self._under_way)
@@ -88,11 +88,14 @@ class Handshakes:
             self._close(handshake)
 
     def close(self) -> None:
-        """End all of them; no `done` is called."""
+        """End all of them, also what the threads are at; no `done` is called."""
         for handshake in list(self._under_way):
             self.give_up(handshake)
         if self._threads is not None:
-            self._threads.shutdown(wait=False)
+            # Milliseconds: no step waits for its socket. The loop may end before it hears of them.
+            self._threads.shutdown(wait=True)
+        for handshake in list(self._stepping):
+            handshake.sock.close()
 
     def _victim(self) -> Handshake:
         counts = Counter(each.host for each in self._under_way)
@@ -106,12 +109,12 @@ class Handshakes:
         self._newcomers.remove_writer(handshake.sock.fileno())
         if self._threads is None:
             self._threads = ThreadPoolExecutor(_THREADS, "strandline-tls")
-        handshake.is_stepping = True
+        self._stepping.add(handshake)
         future = self._loop.run_in_executor(self._threads, handshake.sock.do_handshake)
         future.add_done_callback(partial(self._came_back, handshake))
 
     def _came_back(self, handshake: Handshake, future: asyncio.Future[None]) -> None:
-        handshake.is_stepping = False
+        self._stepping.discard(handshake)
         error = None if future.cancelled() else future.exception()
         if handshake.is_over:
             handshake.sock.close()
@@ -144,12 +147,12 @@ class Handshakes:
         self._under_way.pop(handshake, None)
         if handshake.timer is not None:
             handshake.timer.cancel()
-        if not handshake.is_stepping:
+        if handshake not in self._stepping:
             self._newcomers.remove_reader(handshake.sock.fileno())
             self._newcomers.remove_writer(handshake.sock.fileno())
 
     def _close(self, handshake: Handshake) -> None:
-        if handshake.is_stepping:
+        if handshake in self._stepping:
             return
         # A socket that is closed with unread input is reset, and the alert that says why is lost.
         with suppress(OSError):

@@ -16,6 +16,7 @@ from strandline.config.topic import TopicConfig
 from strandline.errors import CorruptRecords, StorageError
 from strandline.node.kraft_metadata import read_kraft_metadata
 from strandline.node.logs import Directory
+from strandline.storage.clean_shutdown import HeldLogs
 from strandline.storage.directory_names import DirectoryKind, retired_directory_name
 from strandline.storage.durable_directory import make_durably
 from strandline.storage.files import Files, join
@@ -108,6 +109,16 @@ class LogDirectories:
             for each in self.all
         }
         return found.pop() if len(found) == 1 else None
+
+    @property
+    def held(self) -> HeldLogs | None:
+        """The logs that were here when the last process ended; None if a marker does not say."""
+        held: set[tuple[TopicId, int]] = set()
+        for directory in self.all:
+            if directory.clean_shutdown is None or directory.clean_shutdown.logs is None:
+                return None
+            held |= directory.clean_shutdown.logs
+        return frozenset(held)
 
     def load(
         self,

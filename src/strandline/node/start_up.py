@@ -160,15 +160,18 @@ class StartUp:
         """Under which registration nothing was lost; unknown if a log is gone that must be here.
 
         A marker of a clean end speaks of the logs that lay beside it then. With one that was
-        removed go committed records of which this broker is believed to have a copy.
+        removed go committed records of which this broker is believed to have a copy. One that it
+        did not have yet, of a topic of which it had not heard, had nothing that it could lose.
         """
         present = {each.partition for each in self.directories.found()}
         present -= self.directories.promoted
+        held = self.directories.held
         gone = [
             at
             for name, topic in self.image.topics.items()
             for number, state in topic.partitions.items()
             if (at := TopicPartition(name, number)) not in present
+            and (held is None or (topic.topic_id, number) in held)
             and self._broker_id in (*state.in_sync_replicas, *state.elr)
         ]
         previous_epoch = self.directories.previous_epoch

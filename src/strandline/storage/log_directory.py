@@ -27,12 +27,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Generic, Protocol, TypeVar
 
 from strandline.errors import StorageError
 from strandline.storage.checkpoint_file import DamagedCheckpoint, OffsetCheckpoint
-from strandline.storage.clean_shutdown import CleanShutdown, take_marker, write_marker
+from strandline.storage.clean_shutdown import CleanShutdown, HeldLogs, take_marker, write_marker
 from strandline.storage.closing_logs import Closable, closing_logs
 from strandline.storage.directory_contents import DirectoryContents, scan_directory
 from strandline.storage.directory_names import parse_directory_name
@@ -48,7 +48,7 @@ from strandline.storage.files import (
 )
 from strandline.storage.flush_plan import Closing, finish
 from strandline.storage.meta_properties import ForeignDirectory, MetaProperties, claim_directory
-from strandline.types import NO_OFFSET, BrokerId, Offset, TopicPartition
+from strandline.types import NO_OFFSET, BrokerId, Offset, TopicId, TopicPartition
 
 LOCK_FILE: Final = ".lock"
 RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
@@ -62,6 +62,9 @@ class PartitionLog(Closable, Protocol):
 
     @property
     def topic_partition(self) -> TopicPartition: ...
+
+    @property
+    def topic_id(self) -> TopicId: ...
 
     @property
     def recovery_point(self) -> Offset:
@@ -278,7 +281,7 @@ class LogDirectory(Generic[LogType]):
             may_mark = self.offline_reason is None and (self.fully_loaded or self.clean_shutdown)
             if may_mark:
                 with self._or_offline("mark the clean shutdown of"):
-                    write_marker(self._files, self.path, shutdown)
+                    write_marker(self._files, self.path, replace(shutdown, logs=self._held()))
             return bool(may_mark)
         except StorageError:
             return False
@@ -290,6 +293,11 @@ class LogDirectory(Generic[LogType]):
         if self._lock is not None:
             self._lock.release()
             self._lock = None
+
+    def _held(self) -> HeldLogs | None:
+        if self.fully_loaded:
+            return frozenset((log.topic_id, at.partition) for at, log in self.logs.items())
+        return None if self.clean_shutdown is None else self.clean_shutdown.logs
 
     # ── helpers ────────────────────────────────────────────────────────────────────────────────
 
