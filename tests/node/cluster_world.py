@@ -28,9 +28,9 @@ from strandline.sim.disk import Disk
 from strandline.sim.latency import Tcp
 from strandline.sim.machine import Machine
 from strandline.sim.network import Network
-from strandline.sim.observer import Silent
 from strandline.sim.plan import LatencySpec, Options
 from strandline.sim.schedule import Schedule
+from strandline.sim.silent import Silent
 from strandline.sim.store import Store
 from strandline.sim.streams import Streams
 from strandline.sim.wires import Wire
@@ -148,8 +148,8 @@ class _Bugs(Silent):
     def __init__(self) -> None:
         self.found: list[str] = []
 
-    def bug(self, machine: Machine | None, sentence: str) -> None:
-        self.found.append(f"{machine}: {sentence}")
+    def bug(self, broker_id: BrokerId | None, sentence: str) -> None:
+        self.found.append(f"{broker_id}: {sentence}")
 
 
 class ClusterWorld:

@@ -267,7 +267,7 @@ def test_a_reassignment_that_is_not_over(checked: Checked) -> None:
 
 
 def test_a_bug_is_a_violation(checked: Checked) -> None:
-    checked.checkers.bug(checked.world[2], "ValueError: no")
+    checked.checkers.bug(BrokerId(2), "ValueError: no")
     checked.checkers.bug(None, "KeyError: 3")
     assert [v.what for v in checked.checkers.violations] == [
         "broker 2: ValueError: no",

@@ -17,8 +17,8 @@ from strandline.sim.clients.garbage import MISCHIEF, GarbageClient
 from strandline.sim.clients.lies import LIES
 from strandline.sim.clients.make import make_client
 from strandline.sim.clients.tries import PATIENCE_US
-from strandline.sim.observer import Silent
 from strandline.sim.plan import ClientSpec, Options
+from strandline.sim.silent import Silent
 from strandline.sim.streams import Streams
 from strandline.sim.world import World
 from tests.sim.clients_stage import Stage
@@ -30,7 +30,7 @@ class Bugs(Silent):
     def __init__(self) -> None:
         self.found: list[str] = []
 
-    def bug(self, machine: object, sentence: str) -> None:
+    def bug(self, broker_id: object, sentence: str) -> None:
         """See `Observer`."""
         self.found.append(sentence)
 

@@ -9,9 +9,10 @@ import pytest
 from strandline.cluster.store import Delete
 from strandline.cluster.znodes.brokers import path_of
 from strandline.sim.machine import Machine
-from strandline.sim.observer import Ending, Silent
+from strandline.sim.observer import Ending
 from strandline.sim.plan import Options
 from strandline.sim.settled import are_logs_equal
+from strandline.sim.silent import Silent
 from strandline.sim.world import World
 from strandline.types import BrokerId, TopicPartition
 from tests.node.messages import batch, produce, produced
@@ -31,7 +32,7 @@ class Ends(Silent):
     def ended(self, machine: Machine, how: Ending, *, lossy: bool) -> None:
         self.ends.append((machine.broker_id, how, lossy))
 
-    def bug(self, machine: Machine | None, sentence: str) -> None:
+    def bug(self, broker_id: BrokerId | None, sentence: str) -> None:
         self.bugs.append(sentence)
 
 

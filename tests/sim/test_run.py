@@ -14,12 +14,12 @@ from strandline.replication.leader import Leader
 from strandline.sim.checkers.violations import Violation
 from strandline.sim.history.report import AnomalyKind
 from strandline.sim.machine import Machine
-from strandline.sim.observer import Silent
 from strandline.sim.options import draw_plan
 from strandline.sim.phases import INVARIANT_OF, Bounds
 from strandline.sim.plan import Action, ClientSpec, Options, Plan, TopicSpec
 from strandline.sim.run import HarnessError, run
 from strandline.sim.scenarios.script import BadScript
+from strandline.sim.silent import Silent
 from strandline.sim.sometimes import STATES
 from strandline.sim.verdict import Verdict
 from strandline.sim.world import World

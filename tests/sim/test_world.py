@@ -13,10 +13,11 @@ from strandline.node.effects import Chunk, ConnectionId
 from strandline.node.membership import Membership
 from strandline.sim.bugs import quiet
 from strandline.sim.machine import Machine
-from strandline.sim.observer import Ending, Silent
+from strandline.sim.observer import Ending
 from strandline.sim.plan import Options
 from strandline.sim.schedule import START_US
 from strandline.sim.settled import are_logs_equal
+from strandline.sim.silent import Silent
 from strandline.sim.world import NOTES_MAX, World
 from strandline.types import BrokerId, TopicPartition
 from tests.sim.callers import Writer, create_topic, values_of
@@ -57,9 +58,8 @@ class Told(Silent):
     def sent(self, machine: Machine, connection: ConnectionId, chunks: Sequence[Chunk]) -> None:
         self.sent_bytes += len(chunks)
 
-    def bug(self, machine: Machine | None, sentence: str) -> None:
-        assert machine is not None
-        self.bugs.append(f"{machine.broker_id}: {sentence}")
+    def bug(self, broker_id: BrokerId | None, sentence: str) -> None:
+        self.bugs.append(f"{broker_id}: {sentence}")
 
 
 @pytest.fixture

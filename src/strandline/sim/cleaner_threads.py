@@ -10,18 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from strandline.errors import StrandlineError
 from strandline.node.effects import CleanLog, ExamineLog
+from strandline.sim.running_process import RunningProcess
 from strandline.sim.trace import Kind
 from strandline.storage.compaction.cleaning import CleaningAborted, carry_out
 from strandline.storage.compaction.dry_run import DryRun, dry_run
 from strandline.storage.compaction.plan import CleaningPlan, CleaningResult
 from strandline.storage.memory_files import ProcessEnded
-
-if TYPE_CHECKING:
-    from strandline.sim.process import Process
 
 _STEP_US: Final = (100, 30_000)
 """How long it takes until a segment is compacted if the disk is not slow."""
@@ -34,7 +32,7 @@ _Outcome: TypeAlias = CleaningResult | StrandlineError | None
 class _Round:
     """One round; also its `Pace`, by which it is ended."""
 
-    def __init__(self, token: int, process: Process, plan: CleaningPlan) -> None:
+    def __init__(self, token: int, process: RunningProcess, plan: CleaningPlan) -> None:
         self.token = token
         self.plan = plan
         self.is_stopped = False
@@ -52,7 +50,7 @@ class CleanerThreads:
 
     __slots__ = ("_process", "_random", "_rounds", "_told")
 
-    def __init__(self, process: Process, random: Random) -> None:
+    def __init__(self, process: RunningProcess, random: Random) -> None:
         self._process = process
         self._random = random
         self._rounds: dict[int, _Round] = {}
@@ -74,11 +72,10 @@ class CleanerThreads:
         told, self._told = self._told, []
         machine = self._process.machine
         for outcome in told:
-            for observer in machine.observers:
-                if isinstance(outcome, CleaningResult):
-                    observer.cleaned(machine, outcome)
-                else:
-                    observer.round_ended(machine, outcome)
+            if isinstance(outcome, CleaningResult):
+                machine.cleaned(outcome)
+            else:
+                machine.round_ended(outcome)
 
     def add(self, effect: CleanLog) -> None:
         """Begin a round."""

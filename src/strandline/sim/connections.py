@@ -12,21 +12,21 @@ does not run, what is sent waits in the socket. This file knows no frames.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from strandline.errors import StorageError
 from strandline.node.connection import Connection
 from strandline.node.effects import Chunk, ConnectionId, Dial, LinkId
 from strandline.sim.principals import principal_of
+from strandline.sim.running_process import RunningProcess
 from strandline.sim.tokens import LISTENER, TOKENS
 from strandline.sim.trace import Kind
+from strandline.sim.wires import Wire
 from strandline.storage.log_reader import LogSlice
 from strandline.storage.memory_files import ProcessEnded
 
 if TYPE_CHECKING:
     from strandline.sim.latency import End
-    from strandline.sim.process import Process
-from strandline.sim.wires import Wire
 
 _READY_US: Final = 10_000_000
 """A broker serves when it is registered, but at the latest after this time (`broker.startup`)."""
@@ -35,31 +35,19 @@ _USED_UP: Final = b"\xee"
 """What a driver may do with the bytes of a frame once the node is done with it."""
 
 
-class Sink(Protocol):
-    """A client without a wire, for tests: it gets its answers at once."""
-
-    def take(self, chunks: Sequence[Chunk]) -> None:
-        """The node sent bytes."""
-
-    def closed_by_node(self, reason: str) -> None:
-        """The node closed the connection."""
-
-    def broker_died(self) -> None:
-        """There is no node any more."""
-
-
 class Served:
     """The server's side of a connection; see `wires.ServerPeer`."""
 
-    __slots__ = ("_process", "connection", "is_client", "source", "wire")
+    __slots__ = ("_connections", "_process", "connection", "is_client", "source", "wire")
 
-    def __init__(self, process: Process, wire: Wire, source: End) -> None:
+    def __init__(self, connections: Connections, wire: Wire, source: End) -> None:
         self.wire = wire
         self.source = source
         self.is_client = isinstance(source, str)
         self.connection: Connection | None = None
         """None until the process accepts it."""
-        self._process = process
+        self._connections = connections
+        self._process = connections.process
 
     @property
     def wants_input(self) -> bool:
@@ -92,7 +80,7 @@ class Served:
 
     def _receive(self, frame: bytes) -> None:
         process, connection = self._process, self.connection
-        if connection is None or connection.id not in process.connections.served:
+        if connection is None or connection.id not in self._connections.served:
             return
         buffer = bytearray(frame)
         process.node.receive(connection, memoryview(buffer), process.now)
@@ -103,20 +91,21 @@ class Served:
         process, connection = self._process, self.connection
         process.trace(Kind.CLOSED, reason.encode())
         if connection is None:
-            process.connections.backlog.pop(self, None)
-        elif process.connections.served.pop(connection.id, None) is not None:
+            self._connections.backlog.pop(self, None)
+        elif self._connections.served.pop(connection.id, None) is not None:
             process.node.close_connection(connection)
 
 
 class Linked:
     """The dialling side of a connection to another broker; see `wires.Peer`."""
 
-    __slots__ = ("_process", "link", "wire")
+    __slots__ = ("_connections", "_process", "link", "wire")
 
-    def __init__(self, process: Process, link: LinkId) -> None:
+    def __init__(self, connections: Connections, link: LinkId) -> None:
         self.link = link
         self.wire: Wire | None = None
-        self._process = process
+        self._connections = connections
+        self._process = connections.process
 
     def opened(self) -> None:
         """The dial succeeded."""
@@ -132,13 +121,13 @@ class Linked:
 
     def _open(self, _: None) -> None:
         process = self._process
-        if self.link in process.connections.links:
+        if self.link in self._connections.links:
             process.trace(Kind.OPENED, b"")
             process.node.link_opened(self.link, process.now)
 
     def _receive(self, frame: bytes) -> None:
         process = self._process
-        if self.link not in process.connections.links:
+        if self.link not in self._connections.links:
             return
         buffer = bytearray(frame)
         process.node.link_received(self.link, memoryview(buffer), process.now)
@@ -146,7 +135,7 @@ class Linked:
 
     def _close(self, reason: str) -> None:
         process = self._process
-        if process.connections.links.pop(self.link, None) is not None:
+        if self._connections.links.pop(self.link, None) is not None:
             process.trace(Kind.CLOSED, reason.encode())
             process.node.link_closed(self.link, reason, process.now)
 
@@ -157,24 +146,24 @@ class Connections:
     - `backlog`: what the kernel has and the process has not accepted yet.
     """
 
-    __slots__ = ("_listeners", "_process", "backlog", "is_accepting", "links", "served")
+    __slots__ = ("_listeners", "backlog", "is_accepting", "links", "process", "served")
 
-    def __init__(self, process: Process) -> None:
+    def __init__(self, process: RunningProcess) -> None:
         self.served: dict[ConnectionId, Served] = {}
         self.links: dict[LinkId, Linked] = {}
         self.backlog: dict[Served, None] = {}
         self.is_accepting = False
-        self._process = process
+        self.process = process
         self._listeners = [each.name for each in process.machine.config.listeners]
 
     # -- coming in ---------------------------------------------------------------------------
 
     def arrived(self, wire: Wire, source: End) -> Served:
         """The kernel has a new connection for this process."""
-        served = Served(self._process, wire, source)
+        served = Served(self, wire, source)
         self.backlog[served] = None
         if self.is_accepting:
-            self._process.tell(self._admit, served)
+            self.process.tell(self._admit, served)
         return served
 
     def begin_to_accept(self, _: None = None) -> None:
@@ -186,7 +175,7 @@ class Connections:
 
     def accept_at_last(self) -> None:
         """Do so after a while, whether or not the broker is registered by then."""
-        process = self._process
+        process = self.process
         process.world.schedule.after(_READY_US, lambda: process.tell(self.begin_to_accept, None))
 
     def stop_accepting(self) -> None:
@@ -199,7 +188,7 @@ class Connections:
         del self.backlog[served]
         source = served.source
         host = source if isinstance(source, str) else f"broker-{source}"
-        process = self._process
+        process = self.process
         by_sasl = host.startswith(TOKENS) and LISTENER in self._listeners
         listener = LISTENER if by_sasl else self._listeners[0]
         connection = process.node.open_connection(host, listener, principal_of(host), process.now)
@@ -216,12 +205,11 @@ class Connections:
 
     def send(self, connection: ConnectionId, chunks: Sequence[Chunk]) -> None:
         """Carry a `Send` out."""
-        machine = self._process.machine
+        machine = self.process.machine
         served = self.served.get(connection)
         if served is not None:
             if served.is_client:
-                for observer in machine.observers:
-                    observer.sent(machine, connection, chunks)
+                machine.sent(connection, chunks)
                 if machine.disk.damaged and any(
                     isinstance(chunk, LogSlice) and machine.disk.is_damaged(chunk.file.path)
                     for chunk in chunks
@@ -240,7 +228,7 @@ class Connections:
 
     def close(self, connection: ConnectionId, reason: str) -> None:
         """Carry a `Close` out."""
-        process = self._process
+        process = self.process
         served = self.served.pop(connection, None)
         if served is not None:
             served.wire.close()
@@ -253,10 +241,10 @@ class Connections:
 
     def dial(self, effect: Dial) -> None:
         """Carry a `Dial` out."""
-        process = self._process
+        process = self.process
         world = process.world
         target = world.addresses.get(effect.host, effect.broker_id)
-        linked = self.links[effect.link] = Linked(process, effect.link)
+        linked = self.links[effect.link] = Linked(self, effect.link)
         linked.wire = world.network.dial(process.machine.address, target, linked)
 
     def ask(self, link: LinkId, chunks: Sequence[bytes | bytearray | memoryview]) -> None:

@@ -8,20 +8,35 @@ A crash may come at any step. This file knows the order, and when to wait no lon
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
-if TYPE_CHECKING:
-    from strandline.sim.process import Process
+from strandline.sim.cleaner_threads import CleanerThreads
+from strandline.sim.connections import Connections
+from strandline.sim.running_process import RunningProcess
+from strandline.sim.sync_thread import SyncThread
 
 _PATIENCE_US: Final = 60_000_000
 _ROUNDS_MAX: Final = 100
 """Turns in which metadata writes and syncs may end: what they bring about may be more of them."""
 
 
+class LeavingProcess(RunningProcess, Protocol):
+    """A process that has a node, and all its parts."""
+
+    connections: Connections
+    sync_thread: SyncThread
+    cleaners: CleanerThreads
+    unanswered: int
+    """Metadata writes whose outcome the node has not heard."""
+
+    def want_turn(self) -> None:
+        """End the turn when everything of this moment has happened."""
+
+
 class Leaving:
     """See the module. Looks at every turn whether it can go on."""
 
-    def __init__(self, process: Process, then: Callable[[bool], None]) -> None:
+    def __init__(self, process: LeavingProcess, then: Callable[[bool], None]) -> None:
         """`then` hears whether all logs were closed cleanly."""
         self._process = process
         self._then = then

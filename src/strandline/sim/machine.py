@@ -8,24 +8,26 @@ does while it lives is in `process`; here is what happens to it, and what outliv
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from strandline.config.broker import BrokerConfig
-from strandline.errors import InvariantViolated
-from strandline.node.effects import ConnectionId
+from strandline.errors import InvariantViolated, StrandlineError
+from strandline.node.effects import Chunk, ConnectionId
 from strandline.node.node import Node
 from strandline.sim.bugs import is_of_simulator, place_of
 from strandline.sim.clock import NodeClock
-from strandline.sim.connections import Served, Sink
+from strandline.sim.connections import Served
 from strandline.sim.disk import Disk
 from strandline.sim.disk_faults import CrashPoint
 from strandline.sim.disk_faults import Ending as CrashEnding
 from strandline.sim.observer import Ending, Observer
 from strandline.sim.process import Process
+from strandline.sim.running_process import Sink, Surroundings
 from strandline.sim.starting import Starting
 from strandline.sim.trace import Kind
+from strandline.storage.compaction.plan import CleaningResult
 from strandline.storage.memory_files import ProcessEnded
 from strandline.storage.memory_inodes import PowerCut
 from strandline.types import BrokerId, Instant
@@ -34,7 +36,6 @@ if TYPE_CHECKING:
     from strandline.sim.latency import End
     from strandline.sim.store_client import StoreClient
     from strandline.sim.wires import Wire
-    from strandline.sim.world import World
 
 _LULLS_US: Final = (0, 50, 200, 500)
 """How long a process collects events before it ends a turn; drawn for each life."""
@@ -51,7 +52,6 @@ class Machine:
     """See the module.
 
     - `address`: by what the network and the store know it; only for intruders not its broker's id.
-    - `observers`: those of the world, but none for intruders, whose id means another broker.
     - `life`: counts the processes, from 1.
     - `is_powered`: False from a power cut to the next start: then nothing answers at all.
     - `direct`: clients without a wire, by connection, for tests.
@@ -60,22 +60,24 @@ class Machine:
 
     def __init__(
         self,
-        world: World,
+        world: Surroundings,
         config: BrokerConfig,
         disk: Disk,
         clock: NodeClock,
         *,
         address: BrokerId,
+        observers: Sequence[Observer[Machine]],
         is_exact: bool,
     ) -> None:
-        """`is_exact`: processes start at once, end each turn at once, and nothing reaches the disk
-        by itself, for tests that say what happens step by step."""
+        """`observers` are told of its processes. `is_exact`: these start at once, end each turn at
+        once, and nothing reaches the disk by itself, for tests that say what happens step by step.
+        """
         self.world = world
         self.config = config
         self.broker_id = BrokerId(config.node_id)
         self.address = address
         self.host = f"broker-{address}"
-        self.observers: list[Observer] = world.observers if address == self.broker_id else []
+        self.observers = observers
         self.disk = disk
         self.clock = clock
         self.life = 0
@@ -221,6 +223,26 @@ class Machine:
 
     # -- what the process tells --------------------------------------------------------------
 
+    def acted(self) -> None:
+        """Its node has handled an event, or ended a turn."""
+        for observer in self.observers:
+            observer.node_acted(self)
+
+    def sent(self, connection: ConnectionId, chunks: Sequence[Chunk]) -> None:
+        """Its node answers a client."""
+        for observer in self.observers:
+            observer.sent(self, connection, chunks)
+
+    def cleaned(self, result: CleaningResult) -> None:
+        """Its node was given a compacted segment."""
+        for observer in self.observers:
+            observer.cleaned(self, result)
+
+    def round_ended(self, error: StrandlineError | None) -> None:
+        """Its node has heard of the end of a round of compaction."""
+        for observer in self.observers:
+            observer.round_ended(self, error)
+
     def went_up(self) -> None:
         """The process has made its node, which begins to work next."""
         world = self.world
@@ -265,7 +287,7 @@ class Machine:
         place = place_of(error)
         if is_of_simulator(place):
             raise error
-        self.world.bug(self, f"{type(error).__name__}: {error} at {place}")
+        self.world.bug(self.broker_id, f"{type(error).__name__}: {error} at {place}")
         self._end("bug")
 
     # -- the end -----------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Protocol, TypeAlias
 
 from strandline.errors import InvariantViolated
@@ -29,6 +29,7 @@ from strandline.sim.latency import End, Path, Tcp
 from strandline.sim.plan import LatencySpec
 from strandline.sim.schedule import Schedule
 from strandline.sim.streams import Streams
+from strandline.sim.wire_state import Counts
 from strandline.sim.wires import Peer, ServerPeer, State, Wire
 from strandline.types import BrokerId
 
@@ -55,27 +56,6 @@ class Host(Protocol):
 
     def accept(self, wire: Wire, source: End) -> ServerPeer | None:
         """Accept a connection; None if no process listens."""
-
-
-@dataclass(slots=True)
-class Counts:
-    """What has happened so far."""
-
-    dials: int = 0
-    frames: int = 0
-    bytes: int = 0
-    refused: int = 0
-    timeouts: int = 0
-    resets: int = 0
-    flips: int = 0
-    stuck_writes: int = 0
-    """Writes that had to wait for a slow reader."""
-    ranges: int = 0
-    """Log ranges that were sent from the page cache."""
-    late_changes: int = 0
-    """Those of them whose bytes had changed before they left."""
-    cut_ranges: int = 0
-    """Answers that ended with their connection, since the file was cut before they were sent."""
 
 
 class Network:

@@ -3,79 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias, TypeVar
 
 from strandline.cluster.image import ClusterImage
 from strandline.cluster.store import Changes
 from strandline.errors import StrandlineError
 from strandline.node.effects import Chunk, ConnectionId
 from strandline.storage.compaction.plan import CleaningResult
-
-if TYPE_CHECKING:
-    from strandline.sim.machine import Machine
+from strandline.types import BrokerId
 
 Ending: TypeAlias = Literal["kill", "power", "stop", "swap", "bug", "failed"]
 """How a process ended: killed, by a power cut, stopped cleanly, by a power cut with a new disk, by
 an exception that came out of the node, or by itself because its start failed."""
 
 
-class Observer(Protocol):
+Observed = TypeVar("Observed", contravariant=True)
+"""A machine (`machine.Machine`, which imports this)."""
+
+
+class Observer(Protocol[Observed]):
     """Every method is called synchronously, at the moment at which it is true."""
 
-    def node_acted(self, machine: Machine) -> None:
+    def node_acted(self, machine: Observed) -> None:
         """A live node has handled an event, or ended a turn."""
 
-    def started(self, machine: Machine) -> None:
+    def started(self, machine: Observed) -> None:
         """A process has made its node; it has not been started yet."""
 
-    def ended(self, machine: Machine, how: Ending, *, lossy: bool) -> None:
+    def ended(self, machine: Observed, how: Ending, *, lossy: bool) -> None:
         """A process is over. `lossy`: something that it had written is lost. During this call
         `machine.last_node` is what was its node, None if it never had one; its files are gone."""
 
     def metadata_changed(self, changes: Changes, image: ClusterImage) -> None:
         """The store's truth moved to `image`."""
 
-    def sent(self, machine: Machine, connection: ConnectionId, chunks: Sequence[Chunk]) -> None:
+    def sent(self, machine: Observed, connection: ConnectionId, chunks: Sequence[Chunk]) -> None:
         """A node answers a CLIENT's connection (not another broker's). Called before anything of
         the ranges of logs in it is read."""
 
-    def cleaned(self, machine: Machine, result: CleaningResult) -> None:
+    def cleaned(self, machine: Observed, result: CleaningResult) -> None:
         """A node was given a compacted segment, and may have put it into the log. Called in front
         of `node_acted`."""
 
-    def round_ended(self, machine: Machine, error: StrandlineError | None) -> None:
+    def round_ended(self, machine: Observed, error: StrandlineError | None) -> None:
         """A node has heard that a round of compaction is over."""
 
-    def bug(self, machine: Machine | None, sentence: str) -> None:
+    def bug(self, broker_id: BrokerId | None, sentence: str) -> None:
         """A node logged a traceback, or an exception came out of it."""
-
-
-class Silent:
-    """Ignores all events: a base for observers of a few kinds."""
-
-    def node_acted(self, machine: Machine) -> None:
-        """See `Observer`."""
-
-    def started(self, machine: Machine) -> None:
-        """See `Observer`."""
-
-    def ended(self, machine: Machine, how: Ending, *, lossy: bool) -> None:
-        """See `Observer`."""
-
-    def metadata_changed(self, changes: Changes, image: ClusterImage) -> None:
-        """See `Observer`."""
-
-    def sent(self, machine: Machine, connection: ConnectionId, chunks: Sequence[Chunk]) -> None:
-        """See `Observer`."""
-
-    def cleaned(self, machine: Machine, result: CleaningResult) -> None:
-        """See `Observer`."""
-
-    def round_ended(self, machine: Machine, error: StrandlineError | None) -> None:
-        """See `Observer`."""
-
-    def bug(self, machine: Machine | None, sentence: str) -> None:
-        """See `Observer`."""
-
-
-Observers: TypeAlias = Sequence[Observer]

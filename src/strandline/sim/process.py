@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING, Any, TypeAlias, assert_never
+from typing import TYPE_CHECKING, Any, assert_never
 
 from strandline.cluster.store import Changes, StoreError
 from strandline.errors import InvariantViolated, StorageError
@@ -43,16 +43,14 @@ from strandline.node.node import Node
 from strandline.sim.cleaner_threads import CleanerThreads
 from strandline.sim.connections import Connections
 from strandline.sim.leaving import Leaving
+from strandline.sim.running_process import Handler, HostMachine
 from strandline.sim.sync_thread import SyncThread
 from strandline.sim.trace import Kind, ReplicaTrace
 from strandline.storage.memory_files import ProcessEnded
 from strandline.types import Instant
 
 if TYPE_CHECKING:
-    from strandline.sim.machine import Machine
     from strandline.sim.store_client import StoreClient
-
-Handler: TypeAlias = Callable[[Any], None]
 
 
 class Process:
@@ -94,7 +92,7 @@ class Process:
     node: Node
     """While `is_up`, and afterwards."""
 
-    def __init__(self, machine: Machine, random: Random, lull_us: int) -> None:
+    def __init__(self, machine: HostMachine, random: Random, lull_us: int) -> None:
         """`lull_us`: how long events are collected before a turn ends."""
         self.machine = machine
         self.world = machine.world
@@ -159,19 +157,14 @@ class Process:
         if not self.run(handler, what) or not self.is_up:
             return
         self.cleaners.tell_observers()
-        self._show()
+        self.machine.acted()
         self.want_turn()
-
-    def _show(self) -> None:
-        """Let observers see what the node has done."""
-        for observer in self.machine.observers:
-            observer.node_acted(self.machine)
 
     def run(self, handler: Handler, what: Any) -> bool:
         """Let the process work; whether it is still there afterwards."""
         machine = self.machine
         bugs = self.world.bugs
-        bugs.working = machine
+        bugs.working = machine.broker_id
         try:
             handler(what)
         except ProcessEnded as ended:
@@ -215,7 +208,7 @@ class Process:
         if self._effects:
             if not self.run(self._carry_out_all, None):
                 return
-            self._show()  # a turn is over: nothing else has happened since
+            self.machine.acted()  # a turn is over: nothing else has happened since
         while self._held and not (self.is_blocked or self.is_over):
             handler, what = self._held.popleft()
             self._handle(handler, what)
@@ -240,7 +233,7 @@ class Process:
         if not self.run(self._finish_turn, None) or self._effects:
             return
         self._replicas.note(self.node.replicas)
-        self._show()
+        self.machine.acted()
         if self._took_news and not self.run(self._look_at_membership, None):
             return
         if self.leaving is not None and not self.run(self.leaving.go_on, None):

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from strandline.errors import StrandlineError
 from strandline.sim.bugs import quiet
+from strandline.sim.machine import Machine
 from strandline.sim.observer import Observer
 from strandline.sim.phases import Course
 from strandline.sim.plan import Action, Plan
@@ -31,7 +32,7 @@ class HarnessError(StrandlineError):
 def run(
     plan: Plan,
     *,
-    observers: Sequence[Observer] = (),
+    observers: Sequence[Observer[Machine]] = (),
     on_expect: Callable[[World, Action], None] | None = None,
     on_note: Callable[[int, str], None] | None = None,
     on_phase: Callable[[str, int], None] | None = None,
@@ -58,7 +59,7 @@ def run(
 
 
 class _Hooks(NamedTuple):
-    observers: Sequence[Observer]
+    observers: Sequence[Observer[Machine]]
     on_expect: Callable[[World, Action], None] | None
     on_note: Callable[[int, str], None] | None
     on_phase: Callable[[str, int], None] | None

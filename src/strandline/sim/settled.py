@@ -3,17 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from strandline.types import BrokerId, TopicPartition
 
 if TYPE_CHECKING:
+    from strandline.cluster.image import ClusterImage
     from strandline.cluster.image_parts import PartitionImage
+    from strandline.node.replica import Replica
     from strandline.sim.machine import Machine
-    from strandline.sim.world import World
+    from strandline.sim.schedule import Schedule
 
 
-def is_settled(world: World) -> bool:
+class Cluster(Protocol):
+    """What this file wants of a world (`world.World`)."""
+
+    schedule: Schedule
+    machines: dict[BrokerId, Machine]
+
+    @property
+    def image(self) -> ClusterImage:
+        """The metadata as the store has it."""
+
+    def replica(self, broker_id: int, partition: TopicPartition) -> Replica | None:
+        """A broker's replica of a partition, if it is up and has one."""
+
+
+def is_settled(world: Cluster) -> bool:
     """Whether all running brokers are registered and know all that the store knows, and every
     partition is led by a live broker and in sync with all its live replicas."""
     image = world.image
@@ -37,7 +53,7 @@ def _is_informed(machine: Machine) -> bool:
     return machine.is_up and not machine.is_paused and store is not None and store.is_up_to_date
 
 
-def are_logs_level(world: World, *, committed: bool = False) -> bool:
+def are_logs_level(world: Cluster, *, committed: bool = False) -> bool:
     """Whether all replicas of each partition have the same log end and high watermark.
 
     With `committed`, nothing may wait between the two either.
@@ -50,7 +66,7 @@ def are_logs_level(world: World, *, committed: bool = False) -> bool:
 
 
 def _is_level(
-    world: World, at: TopicPartition, brokers: Sequence[BrokerId], committed: bool
+    world: Cluster, at: TopicPartition, brokers: Sequence[BrokerId], committed: bool
 ) -> bool:
     logs = [world.replica(each, at) for each in brokers]
     ends = {
@@ -62,16 +78,16 @@ def _is_level(
     return not committed or all(end == mark for end, mark in filter(None, ends))
 
 
-def log_bytes(world: World, broker_id: int, partition: TopicPartition) -> bytes:
+def log_bytes(world: Cluster, broker_id: int, partition: TopicPartition) -> bytes:
     """All bytes of a partition's log on one broker that is up."""
     replica = world.replica(broker_id, partition)
     if replica is None:
         return b""
-    with world[broker_id].disk.unobserved():
+    with world.machines[BrokerId(broker_id)].disk.unobserved():
         return b"".join(each.log.read_at(0, each.log.size) for each in replica.log.segments.all)
 
 
-def are_logs_equal(world: World, partition: TopicPartition) -> bool:
+def are_logs_equal(world: Cluster, partition: TopicPartition) -> bool:
     """Whether all replicas that are up hold the same bytes and offsets (I-21, I-49)."""
     state = world.image.partition(partition)
     if state is None:
@@ -86,7 +102,7 @@ def are_logs_equal(world: World, partition: TopicPartition) -> bool:
     return len(found) == 1
 
 
-def table(world: World) -> str:
+def table(world: Cluster) -> str:
     """The leader of each partition and the offsets of its replicas, a line per replica."""
     image = world.image
     lines = [f"at {world.schedule.now_ms} ms, controller {image.controller}"]
@@ -99,7 +115,7 @@ def table(world: World) -> str:
     return "\n".join(lines)
 
 
-def _machine_line(world: World, machine: Machine) -> str:
+def _machine_line(world: Cluster, machine: Machine) -> str:
     if not machine.is_running:
         how = "down" if machine.is_powered else "without power"
     elif not machine.is_up:
@@ -119,7 +135,7 @@ def _state_line(state: PartitionImage) -> str:
     )
 
 
-def _replica_line(world: World, broker_id: BrokerId, topic: str, number: int) -> str:
+def _replica_line(world: Cluster, broker_id: BrokerId, topic: str, number: int) -> str:
     replica = world.replica(broker_id, TopicPartition(topic, number))
     if replica is None:
         return f"{broker_id}: nothing"

@@ -23,7 +23,8 @@ from strandline.sim.clients.workload import Workload
 from strandline.sim.faults.nemesis import VERBS
 from strandline.sim.faults.scene import Scene
 from strandline.sim.machine import Machine
-from strandline.sim.observer import Ending, Silent
+from strandline.sim.observer import Ending
+from strandline.sim.silent import Silent
 from strandline.sim.sometimes_metadata import METADATA_STATES, MetadataStates
 from strandline.sim.sometimes_replicas import REPLICA_STATES, ReplicaStates
 from strandline.sim.world import World

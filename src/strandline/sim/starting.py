@@ -7,25 +7,39 @@ file operation and is none of this file's business.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING, assert_never
+from typing import Protocol, assert_never
 
 from strandline.cluster.store import Changes, StoreError
 from strandline.cluster.znodes import Endpoint
 from strandline.errors import InvalidSetting, StorageError
+from strandline.node.node import Node
 from strandline.node.start_up import StartUp, Step, Wait, Write
+from strandline.sim.running_process import RunningProcess
 from strandline.sim.store_client import StoreClient
 
-if TYPE_CHECKING:
-    from strandline.sim.process import Process
+
+class StartingProcess(RunningProcess, Protocol):
+    """A process that has no node yet."""
+
+    store: StoreClient | None
+    """Its access to the metadata, once it has one."""
+    starting: Callable[[Changes], None] | None
+    """Hears of the metadata."""
+
+    def metadata_changed(self, changes: Changes) -> None:
+        """The store tells of a change."""
+
+    def go_up(self, node: Node) -> None:
+        """The start has made the node: let it work."""
 
 
 class Starting:
     """See the module."""
 
-    def __init__(self, process: Process, random: Random) -> None:
+    def __init__(self, process: StartingProcess, random: Random) -> None:
         machine = process.machine
         self._process = process
         self._start_up = StartUp(

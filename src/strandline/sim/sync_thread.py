@@ -10,14 +10,12 @@ from __future__ import annotations
 from collections import deque
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from strandline.errors import StorageError
 from strandline.node.effects import SyncLog
+from strandline.sim.running_process import RunningProcess
 from strandline.sim.trace import Kind
-
-if TYPE_CHECKING:
-    from strandline.sim.process import Process
 
 _SYNC_US: Final = (50, 2_000)
 """How long a sync takes if the disk is not slow."""
@@ -28,7 +26,7 @@ class SyncThread:
 
     __slots__ = ("_process", "_random", "_waiting")
 
-    def __init__(self, process: Process, random: Random) -> None:
+    def __init__(self, process: RunningProcess, random: Random) -> None:
         self._process = process
         self._random = random
         self._waiting: deque[SyncLog] = deque()

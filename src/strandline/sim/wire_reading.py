@@ -11,12 +11,12 @@ from struct import Struct
 from typing import Final
 
 from strandline.sim.wire_sending import WireSending
-from strandline.sim.wire_state import Control, State
+from strandline.sim.wire_state import AWire, Control, State
 
 _SIZE: Final = Struct(">i")
 
 
-class WireReading(WireSending):
+class WireReading(WireSending[AWire]):
     """The part of `wires.Wire` that reads."""
 
     __slots__ = ()

@@ -17,6 +17,7 @@ from strandline.node.effects import Chunk
 from strandline.sim.wire_state import (
     RESET,
     TIMED_OUT,
+    AWire,
     Control,
     Item,
     Late,
@@ -27,7 +28,7 @@ from strandline.sim.wire_state import (
 from strandline.storage.log_reader import LogSlice
 
 
-class WireSending(WireState):
+class WireSending(WireState[AWire]):
     """The part of `wires.Wire` that sends."""
 
     __slots__ = ()

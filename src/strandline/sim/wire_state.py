@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from strandline.storage.log_reader import LogSlice
 
 if TYPE_CHECKING:
-    from strandline.sim.latency import End, Path
-    from strandline.sim.network import Network
-    from strandline.sim.wires import Wire
+    from strandline.sim.latency import End, Path, Tcp
+    from strandline.sim.schedule import Schedule
 
 FRAME_BYTES_MAX: Final = 104_857_600
 """The largest frame of an end that sets no limit: the default of `socket.request.max.bytes`."""
@@ -101,7 +101,91 @@ class State(Enum):
     OVER = "over"
 
 
-class WireState:
+@dataclass(slots=True)
+class Counts:
+    """What has happened in a network so far."""
+
+    dials: int = 0
+    frames: int = 0
+    bytes: int = 0
+    refused: int = 0
+    timeouts: int = 0
+    resets: int = 0
+    flips: int = 0
+    stuck_writes: int = 0
+    """Writes that had to wait for a slow reader."""
+    ranges: int = 0
+    """Log ranges that were sent from the page cache."""
+    late_changes: int = 0
+    """Those of them whose bytes had changed before they left."""
+    cut_ranges: int = 0
+    """Answers that ended with their connection, since the file was cut before they were sent."""
+
+
+class WholeWire(Protocol):
+    """One end of a connection (`wires.Wire`), as its classes call it and the other end."""
+
+    state: State
+    is_damaged: bool
+    is_forgotten: bool
+
+    def syn_arrived(self) -> None:
+        """SYN is on the other side, or would be if anything came through."""
+
+    def take(self, item: bytes | Control) -> None:
+        """Something has arrived here."""
+
+    def read_soon(self) -> None:
+        """Look, in an event of its own, whether something can be handed over."""
+
+    def acknowledged(self, size: int) -> None:
+        """The other side has read so much."""
+
+    def recovered(self) -> None:
+        """Acknowledgements come again."""
+
+    def watch_whether_stuck(self) -> None:
+        """Something of this side is not acknowledged: give up if that lasts too long."""
+
+    def send_reset(self) -> None:
+        """Answer with RST."""
+
+    def break_off(self, reason: str) -> None:
+        """Close this end at once and call its owner."""
+
+
+AWire = TypeVar("AWire", bound=WholeWire)
+_Carried = TypeVar("_Carried", bound=WholeWire, contravariant=True)
+
+
+class Carrier(Protocol[_Carried]):
+    """The network (`network.Network`), as its wires call it."""
+
+    schedule: Schedule
+    tcp: Tcp
+    window_bytes: int
+    counts: Counts
+
+    def path(self, source: End, target: End) -> Path:
+        """The one direction between two ends."""
+
+    def ended(self, wire: _Carried) -> None:
+        """One end is over."""
+
+    def waits(self, wire: _Carried) -> None:
+        """It has something for which its path is blocked."""
+
+    def owes(self, wire: _Carried) -> None:
+        """It has read something without being able to say so."""
+
+    def sent(self, wire: _Carried, data: bytes) -> None:
+        """An accepting side has sent something."""
+
+    def arrived(self, wire: _Carried, data: bytes) -> bytes:
+        """Bytes have arrived at one end; returns them, perhaps damaged."""
+
+
+class WireState(Generic[AWire]):
     """One end of a connection: its fields, for the classes that build on it."""
 
     __slots__ = (
@@ -136,11 +220,11 @@ class WireState:
     )
 
     def __init__(
-        self, network: Network, own: End, other_end: End, peer: Peer | None, state: State
+        self, network: Carrier[AWire], own: End, other_end: End, peer: Peer | None, state: State
     ) -> None:
         self._network = network
         self._schedule = network.schedule
-        self.whole: Wire
+        self.whole: AWire
         """This end, as all classes that build on this one make it."""
         self.own = own
         self.other_end = other_end
@@ -148,7 +232,7 @@ class WireState:
         self.back: Path = network.path(other_end, own)
         self.peer = peer
         self._server: ServerPeer | None = None
-        self.other: Wire | None = None
+        self.other: AWire | None = None
         self.state = state
         self.is_damaged = False
         self.is_forgotten = False

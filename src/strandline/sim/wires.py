@@ -17,11 +17,12 @@ page cache until they have left, so that they change when the file changes (`Lat
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from strandline.sim.wire_reading import WireReading
 from strandline.sim.wire_state import (
     RESET,
+    Carrier,
     Control,
     Late,
     Peer,
@@ -31,7 +32,6 @@ from strandline.sim.wire_state import (
 
 if TYPE_CHECKING:
     from strandline.sim.latency import End
-    from strandline.sim.network import Network
 
 __all__ = ["Peer", "ServerPeer", "State", "Wire"]
 
@@ -39,13 +39,25 @@ _SYN_AGAIN_US: Final = 1_000_000
 """Pause before the second SYN; every further one is as long as all before together."""
 
 
-class Wire(WireReading):
+class WireNetwork(Carrier["Wire"], Protocol):
+    """The network (`network.Network`), as a connection that begins calls it."""
+
+    def accept(self, wire: Wire) -> ServerPeer | None:
+        """Whom a dialled broker lets a new connection be served by."""
+
+    def is_full(self, broker_id: End) -> bool:
+        """Whether a broker has as many connections as it takes."""
+
+
+class Wire(WireReading["Wire"]):
     """One end of a connection. `is_open` says whether its owner may use it."""
 
     __slots__ = ()
 
+    _network: WireNetwork
+
     def __init__(
-        self, network: Network, own: End, other_end: End, peer: Peer | None, state: State
+        self, network: WireNetwork, own: End, other_end: End, peer: Peer | None, state: State
     ) -> None:
         super().__init__(network, own, other_end, peer, state)
         self._arrive_action = self._arrive

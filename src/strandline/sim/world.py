@@ -74,11 +74,11 @@ class World:
         self.trace = Trace()
         self.clocks_set_ms = 0
         """How far faults have set wall clocks forward or back so far, in all."""
-        self.observers: list[Observer] = []
+        self.observers: list[Observer[Machine]] = []
         self.history: list[Event] = []
         self.on_note: Callable[[int, str], None] | None = None
         """Hears every note with its time in microseconds."""
-        self.bugs: BugWatch[Machine] = BugWatch(self.bug)
+        self.bugs: BugWatch[BrokerId] = BugWatch(self.bug)
         self._notes: deque[tuple[int, str]] = deque(maxlen=NOTES_MAX)
         self.network = (
             Network(self.schedule, self.streams, options.latency)
@@ -123,7 +123,10 @@ class World:
         )
         disk = Disk(self.streams(f"disk {address}"), data_dirs=data_dirs)
         config = make_config(options, broker_id, data_dirs)
-        machine = Machine(self, config, disk, clock, address=address, is_exact=is_exact)
+        observers = self.observers if address == broker_id else ()
+        machine = Machine(
+            self, config, disk, clock, address=address, observers=observers, is_exact=is_exact
+        )
         self.addresses[machine.host] = address
         self.network.attach(address, machine)
         return machine
@@ -177,11 +180,11 @@ class World:
         """The last events in words, each with its time."""
         return [f"{us // 1000}.{us % 1000:03} ms: {text}" for us, text in self._notes]
 
-    def bug(self, machine: Machine | None, sentence: str) -> None:
-        """Report a bug of a node, or of the simulator (`machine` is None)."""
-        self.note(f"BUG {'' if machine is None else f'of {machine.broker_id}'}: {sentence}")
+    def bug(self, broker_id: BrokerId | None, sentence: str) -> None:
+        """Report a bug of a node, or of the simulator (`broker_id` is None)."""
+        self.note(f"BUG {'' if broker_id is None else f'of {broker_id}'}: {sentence}")
         for observer in self.observers:
-            observer.bug(machine, sentence)
+            observer.bug(broker_id, sentence)
 
     @property
     def trace_hash(self) -> str:

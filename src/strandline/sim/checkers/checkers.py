@@ -249,9 +249,9 @@ class Checkers:
                 # has fallen by permission.
                 self.rules.compaction.note_gone(model, before, model.log.high_watermark)
 
-    def bug(self, machine: Machine | None, sentence: str) -> None:
+    def bug(self, broker_id: BrokerId | None, sentence: str) -> None:
         """Part of a broker failed in a way that it does not expect."""
-        where = None if machine is None else f"broker {machine.broker_id}"
+        where = None if broker_id is None else f"broker {broker_id}"
         self.rules.findings.add(BUG, sentence if where is None else f"{where}: {sentence}", where)
 
     # -- Looks at everything -----------------------------------------------------------------

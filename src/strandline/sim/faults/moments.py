@@ -23,7 +23,7 @@ from strandline.cluster.image import ClusterImage
 from strandline.cluster.store import Changes
 from strandline.replication.in_sync import Expanding, Shrinking
 from strandline.sim.machine import Machine
-from strandline.sim.observer import Silent
+from strandline.sim.silent import Silent
 from strandline.sim.world import World
 from strandline.types import TopicPartition
 

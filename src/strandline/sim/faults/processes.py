@@ -193,7 +193,7 @@ def twin(scene: Scene, action: Action) -> None:
                 second.open(machine.broker_id, scene.world.image.cluster_id or "")
             except LockHeld:
                 continue
-        scene.world.bug(machine, f"A second process could open {path}.")
+        scene.world.bug(machine.broker_id, f"A second process could open {path}.")
 
 
 def check_budget(scene: Scene, machine: Machine, *, lossy: bool) -> None:

@@ -20,8 +20,9 @@ from strandline.cluster.store import Changes
 from strandline.sim.faults.budget import Budget
 from strandline.sim.faults.moments import Moments
 from strandline.sim.machine import Machine
-from strandline.sim.observer import Ending, Silent
+from strandline.sim.observer import Ending
 from strandline.sim.plan import Action
+from strandline.sim.silent import Silent
 from strandline.sim.world import World
 from strandline.types import BrokerId
 

@@ -16,7 +16,7 @@ from strandline.records.batch import iterate_headers
 from strandline.records.control import control_type
 from strandline.records.record import Record, read_records
 from strandline.replication.leader import Leader
-from strandline.sim.machine import Machine
+from strandline.sim.world import World
 from strandline.storage.checkpoint_file import OffsetCheckpoint
 from strandline.storage.log import Log
 from strandline.storage.log_directory import HIGH_WATERMARKS
@@ -37,13 +37,14 @@ class Entry(NamedTuple):
 class Replica:
     """See the module. `is_cut`: no metadata, no fetches in either direction; clients reach it."""
 
-    def __init__(self, name: str, machine: Machine) -> None:
+    def __init__(self, name: str, world: World, broker_id: BrokerId) -> None:
         self.name = name
-        self.machine = machine
-        self.broker_id = machine.broker_id
+        self.machine = world[broker_id]
+        self.broker_id = broker_id
         self.is_cut = False
         self.unreachable_since_ms: int | None = None
         """Since when ticks have seen it paused or cut off."""
+        self._world = world
 
     # -- The broker --------------------------------------------------------------------------
 
@@ -60,7 +61,7 @@ class Replica:
     @property
     def hosted(self) -> HostedReplica | None:
         """The partition on this node; None while the broker is down or has no replica of it."""
-        return self.machine.world.replica(self.broker_id, PARTITION)
+        return self._world.replica(self.broker_id, PARTITION)
 
     @property
     def leader(self) -> Leader | None:

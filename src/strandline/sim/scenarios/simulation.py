@@ -16,10 +16,10 @@ from strandline.node.node import Node
 from strandline.sim.latency import Tcp
 from strandline.sim.machine import Machine
 from strandline.sim.network import Network
-from strandline.sim.observer import Silent
 from strandline.sim.plan import LatencySpec, Options
 from strandline.sim.scenarios.replica import PARTITION, name_of
 from strandline.sim.schedule import Schedule
+from strandline.sim.silent import Silent
 from strandline.sim.streams import Streams
 from strandline.sim.world import World
 from strandline.types import BrokerId, Instant

@@ -67,7 +67,7 @@ class World:
             self.checkers,
         ]
         self.sim.on_note = self._hear
-        self.replicas = {name: Replica(name, self.sim[ids[name]]) for name in names}
+        self.replicas = {name: Replica(name, self.sim, ids[name]) for name in names}
         self.controller = Controller(self.sim.store, rules)
         self.committed: set[str] = set()
         """The values of all records that were committed at any time."""
