@@ -170,8 +170,10 @@ class Course:
         if may_hang:
             self._passes_until(lambda: self.workload.is_done, _CLIENTS_US // 2)
             operator.end_open()
-        left_us = self.workload.give_up_us - world.schedule.now_us
-        clients_us = max(_CLIENTS_US, left_us + _SLACK_US)
+        if self._patience_us() > _CLIENTS_US:
+            self._passes_until(lambda: self.workload.is_done, self._patience_us() - _CLIENTS_US)
+        # A client may have heard meanwhile of more that it has to wait for, and have longer.
+        clients_us = max(_CLIENTS_US, self._patience_us())
         self._within(clients_us, lambda: self.workload.is_done, "I-50", "all clients finish")
         self._within(
             _CLIENTS_US,
@@ -181,6 +183,10 @@ class Course:
         )
         self._level_out()
         self._ended("liveness")
+
+    def _patience_us(self) -> int:
+        """How long the most patient client may still take."""
+        return self.workload.give_up_us + _SLACK_US - self.world.schedule.now_us
 
     def _judge(self) -> None:
         self.workload.read_everything(self._partitions())
