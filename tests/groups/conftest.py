@@ -65,7 +65,7 @@ class World:
     protocol = staticmethod(protocol)
     outcomes = staticmethod(outcomes)
 
-    def __init__(self, settings=None, *, partition_count=1, load=True, cluster=None):
+    def __init__(self, settings=None, *, partition_count=1, load=True, cluster=None) -> None:
         self.settings = settings or GroupSettings()
         self.cluster = cluster
         self.partition_count = partition_count
@@ -85,7 +85,7 @@ class World:
 
     # Running.
 
-    def run(self, effects):
+    def run(self, effects) -> None:
         """Carry out effects, and what comes of them."""
         self.coordinator.check()
         for effect in effects:
@@ -104,17 +104,17 @@ class World:
         if not self.hold:
             self.release()
 
-    def release(self, count=None):
+    def release(self, count=None) -> None:
         """Let the oldest held appends become durable."""
         while self.held and count != 0:
             self.run(self.coordinator.appended(self.held.popleft(), None, self.now))
             count = None if count is None else count - 1
 
-    def refuse(self, error):
+    def refuse(self, error) -> None:
         """The oldest held append has failed; its records vanish from the log's end."""
         self.run(self.coordinator.appended(self.held.popleft(), error, self.now))
 
-    def advance(self, ms):
+    def advance(self, ms) -> None:
         """Let time pass, with a tick at every deadline."""
         end = self.now.monotonic_ms + ms
         while (due := self.coordinator.next_deadline()) is not None and due <= end:
@@ -122,7 +122,7 @@ class World:
             self.run(self.coordinator.tick(self.now))
         self._set(end)
 
-    def _set(self, monotonic_ms):
+    def _set(self, monotonic_ms) -> None:
         passed = monotonic_ms - self.now.monotonic_ms
         self.now = Instant(monotonic_ms, self.now.wall_ms + passed)
 

@@ -29,7 +29,7 @@ def everything_of(group, require_stable=False):
         ("gr\u00fcn", 3_185_949),
     ],
 )
-def test_groups_are_spread_as_java_hashes_strings(group_id, code):
+def test_groups_are_spread_as_java_hashes_strings(group_id, code) -> None:
     expected = 0 if code == -(2**31) else abs(code)
     assert partition_for(group_id, 50) == expected % 50
     assert partition_for(group_id, 2**31) == expected
@@ -50,12 +50,12 @@ class TestOwnership:
             world.heartbeat("m", 1),
         ]
 
-    def test_not_ours(self, world_type):
+    def test_not_ours(self, world_type) -> None:
         world = world_type(load=False)
         assert set(self.errors(world)) == {ErrorCode.NOT_COORDINATOR}
         assert world.answer(ListGroupsRequest()).error_code == ErrorCode.NONE
 
-    def test_loading(self, world_type):
+    def test_loading(self, world_type) -> None:
         world = world_type(load=False)
         world.run(world.coordinator.start_loading(0, 1, world.now))
         *others, heartbeat = self.errors(world)
@@ -67,7 +67,7 @@ class TestOwnership:
         assert report.groups == 0
         assert world.commit_error((0, 5)) == ErrorCode.NONE
 
-    def test_in_pieces(self, world, world_type):
+    def test_in_pieces(self, world, world_type) -> None:
         for offset in range(4):
             world.commit((offset, offset))
         other = world_type(load=False)
@@ -79,7 +79,9 @@ class TestOwnership:
         assert (report.groups, report.offsets) == (1, 4)
         assert other.offsets() == world.offsets()
 
-    def test_offsets_are_told_when_the_end_of_the_loaded_log_is_committed(self, world, world_type):
+    def test_offsets_are_told_when_the_end_of_the_loaded_log_is_committed(
+        self, world, world_type
+    ) -> None:
         """What stands above the high watermark may be lost with the leadership."""
         world.commit((0, 5))
         world.stable_group(group="members")
@@ -103,7 +105,9 @@ class TestOwnership:
         assert other.offsets() == world.offsets()
 
     @pytest.mark.parametrize("is_lost", [False, True])
-    def test_i39_a_loaded_generation_is_told_when_it_is_committed(self, world, world_type, is_lost):
+    def test_i39_a_loaded_generation_is_told_when_it_is_committed(
+        self, world, world_type, is_lost
+    ) -> None:
         """Its number would be used again if it got lost with the leadership."""
         (member,), generation = world.stable_group(group="members")
         other = world_type(load=False)
@@ -121,7 +125,9 @@ class TestOwnership:
             assert other.replies[token].error_code == ErrorCode.NONE
             assert other.replies[token].assignment
 
-    def test_offsets_that_stay_uncommitted_are_refused_after_a_while(self, world, world_type):
+    def test_offsets_that_stay_uncommitted_are_refused_after_a_while(
+        self, world, world_type
+    ) -> None:
         world.commit((0, 5))
         other = world_type(load=False)
         other.run(other.coordinator.start_loading(0, 5, other.now))
@@ -135,7 +141,7 @@ class TestOwnership:
         other.run(other.coordinator.unload_partition(0, 6, other.now))
         assert other.replies[lost].groups[0].error_code == ErrorCode.NOT_COORDINATOR
 
-    def test_news_of_old_epochs_is_ignored(self, world):
+    def test_news_of_old_epochs_is_ignored(self, world) -> None:
         world.load(epoch=5)
         world.commit((0, 5))
         world.run(world.coordinator.unload_partition(0, 4, world.now))
@@ -147,13 +153,13 @@ class TestOwnership:
         assert world.heartbeat("m", 1) is ErrorCode.NOT_COORDINATOR
         assert world.load(epoch=6) is not None
 
-    def test_giving_up_while_loading(self, world_type):
+    def test_giving_up_while_loading(self, world_type) -> None:
         world = world_type(load=False)
         world.run(world.coordinator.start_loading(0, 1, world.now))
         world.run(world.coordinator.unload_partition(0, 2, world.now))
         assert world.coordinator.finish_loading(0, 1, world.now) == ([], None)
 
-    def test_everyone_who_waits_is_told(self, world):
+    def test_everyone_who_waits_is_told(self, world) -> None:
         moved = ErrorCode.NOT_COORDINATOR
         [last], _ = world.stable_group(group="leaving", session_timeout_ms=60_000)
         static = world.join(group="static", group_instance_id="i", session_timeout_ms=60_000)
@@ -180,7 +186,7 @@ class TestOwnership:
 
 
 class TestFailOver:
-    def test_members_go_on_under_the_new_coordinator(self, world):
+    def test_members_go_on_under_the_new_coordinator(self, world) -> None:
         members, generation = world.stable_group(2)
         world.commit((0, 5), generation=generation, member_id=members[0])
         later = world.fail_over(2)
@@ -194,14 +200,14 @@ class TestFailOver:
         later.advance(1_000)
         assert later.heartbeat(members[1], generation) is ErrorCode.UNKNOWN_MEMBER_ID
 
-    def test_a_deleted_group_stays_deleted(self, world):
+    def test_a_deleted_group_stays_deleted(self, world) -> None:
         world.commit((0, 5))
         [member], _ = world.stable_group()
         world.leave(member)
         world.advance(8 * 24 * 3_600_000)
         assert world.fail_over(2).coordinator.overviews() == []
 
-    def test_records_that_are_not_ours_are_counted(self, world_type):
+    def test_records_that_are_not_ours_are_counted(self, world_type) -> None:
         records = [
             CoordinatorRecord(b"\x00\x11\x00\x01g", b"\x00\x00\x00\x00\x00\x01"),
             CoordinatorRecord(b"\x00\x11\x00\x01h", None),
@@ -216,7 +222,7 @@ class TestFailOver:
 
 
 class TestFacts:
-    def test_list_groups(self, world_type):
+    def test_list_groups(self, world_type) -> None:
         world = world_type(partition_count=4)
         world.commit((0, 5), group="simple")
         world.stable_group(group="stable")
@@ -239,7 +245,7 @@ class TestFacts:
             "classic",
         )
 
-    def test_describe_groups(self, world):
+    def test_describe_groups(self, world) -> None:
         world.stable_group(group="stable")
         world.new_member("preparing")
         request = DescribeGroupsRequest(groups=["preparing", "none", "stable"])
@@ -264,7 +270,7 @@ class TestFacts:
             None,
         )
 
-    def test_overviews(self, world):
+    def test_overviews(self, world) -> None:
         [member], generation = world.stable_group()
         world.commit((0, 5, "note"), generation=generation, member_id=member)
         [overview] = world.coordinator.overviews()
@@ -276,7 +282,7 @@ class TestFacts:
         assert member in overview.rebalance_reason
 
 
-def test_bugs_of_the_driver_are_noticed(world):
+def test_bugs_of_the_driver_are_noticed(world) -> None:
     world.hold = True
     world.commit((0, 5))
     world.commit((0, 6))

@@ -41,7 +41,7 @@ class Machine(RuleBasedStateMachine):
 
     world_class = None
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__()
         self.world = self.world_class(
             GroupSettings(
@@ -77,7 +77,7 @@ class Machine(RuleBasedStateMachine):
     # Clients.
 
     @rule(group=GROUPS, instance=INSTANCES, version=st.sampled_from([3, 9]), extra=INDEX)
-    def join(self, group, instance, version, extra):
+    def join(self, group, instance, version, extra) -> None:
         protocols = self._protocols(extra)
         token = self.world.join(
             group=group, group_instance_id=instance, version=version, protocols=protocols
@@ -86,17 +86,17 @@ class Machine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.known)
     @rule(index=INDEX, extra=INDEX)
-    def rejoin(self, index, extra):
+    def rejoin(self, index, extra) -> None:
         self._rejoin(self._known(index), extra)
 
     @precondition(lambda self: self.known)
     @rule(index=INDEX)
-    def sync(self, index):
+    def sync(self, index) -> None:
         self._sync(self._known(index))
 
     @precondition(lambda self: self.known)
     @rule(index=INDEX)
-    def heartbeat(self, index):
+    def heartbeat(self, index) -> None:
         group, member, instance, generation = self._known(index)
         error = self.world.heartbeat(member, generation, group, instance)
         assert error in (
@@ -110,14 +110,14 @@ class Machine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.known)
     @rule(index=INDEX)
-    def leave(self, index):
+    def leave(self, index) -> None:
         group, member, instance, _ = self._known(index)
         token = self.world.leave((member, instance), group=group)
         self._asked(token, "leave", group, instance)
 
     @precondition(lambda self: self.known)
     @rule(index=INDEX, partition=st.integers(0, 1))
-    def commit(self, index, partition):
+    def commit(self, index, partition) -> None:
         group, member, instance, generation = self._known(index)
         self._commit(
             group,
@@ -128,10 +128,10 @@ class Machine(RuleBasedStateMachine):
         )
 
     @rule(group=GROUPS, partition=st.integers(0, 1))
-    def commit_without_membership(self, group, partition):
+    def commit_without_membership(self, group, partition) -> None:
         self._commit(group, partition)
 
-    def _commit(self, group, partition, **who):
+    def _commit(self, group, partition, **who) -> None:
         self.commits += 1
         key = (group, TopicPartition("orders", partition))
         self.committed.setdefault(key, set()).add(self.commits)
@@ -139,7 +139,7 @@ class Machine(RuleBasedStateMachine):
         self._asked(token, "commit", group, None, (key, self.commits))
 
     @rule(group=GROUPS)
-    def delete_group(self, group):
+    def delete_group(self, group) -> None:
         self._read_answers()
         token = self.world.ask(DeleteGroupsRequest(groups_names=[group]))
         answer = self.world.replies.get(token)
@@ -153,7 +153,7 @@ class Machine(RuleBasedStateMachine):
         self._asked(token, "delete", group, None)
 
     @rule(group=GROUPS)
-    def a_group_settles(self, group):
+    def a_group_settles(self, group) -> None:
         """Everyone who is known does what a good client does."""
         for entry in [entry for entry in self.known if entry[0] == group]:
             self._rejoin(entry, 0)
@@ -165,29 +165,29 @@ class Machine(RuleBasedStateMachine):
     # The world.
 
     @rule(ms=st.sampled_from([1, 500, 3_000, 5_000, 9_000, 61_000]))
-    def time_passes(self, ms):
+    def time_passes(self, ms) -> None:
         self.world.advance(ms)
 
     @rule()
-    def the_log_becomes_slow(self):
+    def the_log_becomes_slow(self) -> None:
         self.world.hold = True
 
     @rule()
-    def the_log_becomes_fast(self):
+    def the_log_becomes_fast(self) -> None:
         self.world.hold = False
         self.world.release()
 
     @precondition(lambda self: self.world.held)
     @rule(count=st.integers(1, 3))
-    def some_appends_are_durable(self, count):
+    def some_appends_are_durable(self, count) -> None:
         self.world.release(count)
 
     @rule(error=REFUSALS)
-    def the_next_append_is_refused(self, error):
+    def the_next_append_is_refused(self, error) -> None:
         self.world.fail_with = error
 
     @rule()
-    def fail_over(self):
+    def fail_over(self) -> None:
         """Everything in flight reaches the new coordinator, although no client was answered."""
         self.epoch += 1
         old = self.world
@@ -202,13 +202,13 @@ class Machine(RuleBasedStateMachine):
     # What is promised.
 
     @invariant()
-    def read_answers(self):
+    def read_answers(self) -> None:
         self._read_answers()
         late = self.world.now.monotonic_ms - LONGEST_MS
         assert all(at > late for at in self.asked_at.values()), "a request waits for ever"
 
     @invariant()
-    def commits_are_found(self):
+    def commits_are_found(self) -> None:
         for group in ("g", "h"):
             found = self.world.offsets(group)
             for partition in (0, 1):
@@ -222,14 +222,14 @@ class Machine(RuleBasedStateMachine):
                 assert found.get(key[1], -1) in allowed
 
     @invariant()
-    def stable_members_have_assignments(self):
+    def stable_members_have_assignments(self) -> None:
         request = DescribeGroupsRequest(groups=["g", "h"])
         for group in self.world.answer(request).groups:
             if group.group_state == "Stable":
                 assert group.members
                 assert all(member.member_assignment for member in group.members)
 
-    def _read_answers(self):
+    def _read_answers(self) -> None:
         for token in [token for token in self.asked if token in self.world.replies]:
             kind, group, instance, extra = self.asked.pop(token)
             del self.asked_at[token]
@@ -243,7 +243,7 @@ class Machine(RuleBasedStateMachine):
                 if response.topics[0].partitions[0].error_code == ErrorCode.NONE:
                     self.acknowledged.setdefault(key, set()).add(offset)
 
-    def _joined(self, group, instance, response):
+    def _joined(self, group, instance, response) -> None:
         if response.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             self._learn(group, response.member_id, instance, response.generation_id)
         elif response.error_code == ErrorCode.NONE:
@@ -252,7 +252,7 @@ class Machine(RuleBasedStateMachine):
         else:
             assert response.generation_id == -1
 
-    def _check_generation(self, group, instance, response):
+    def _check_generation(self, group, instance, response) -> None:
         member, generation = response.member_id, response.generation_id
         life = (self.epoch, group, self.incarnation[group])
         assert generation >= self.told.get((life, member), 0), "a generation came back"
@@ -267,7 +267,7 @@ class Machine(RuleBasedStateMachine):
         assert len(set(members)) == len(members) <= 4
         self.members[member, generation] = members
 
-    def _synced(self, group, response, member, generation):
+    def _synced(self, group, response, member, generation) -> None:
         if response.error_code != ErrorCode.NONE:
             return
         name, assigned_generation, owner = response.assignment.decode().split("/")
@@ -279,13 +279,13 @@ class Machine(RuleBasedStateMachine):
 
     # Helpers.
 
-    def _rejoin(self, entry, extra):
+    def _rejoin(self, entry, extra) -> None:
         group, member, instance, _ = entry
         protocols = self._protocols(extra)
         token = self.world.join(member, group, group_instance_id=instance, protocols=protocols)
         self._asked(token, "join", group, instance)
 
-    def _sync(self, entry):
+    def _sync(self, entry) -> None:
         group, member, instance, generation = entry
         parts = [
             (other, f"{group}/{generation}/{other}".encode())
@@ -302,15 +302,15 @@ class Machine(RuleBasedStateMachine):
     def _known(self, index):
         return self.known[-1 - index % len(self.known)]
 
-    def _learn(self, group, member, instance, generation):
+    def _learn(self, group, member, instance, generation) -> None:
         self.known = [entry for entry in self.known if entry[1] != member][-7:]
         self.known.append((group, member, instance, generation))
 
-    def _asked(self, token, kind, group, instance, extra=None):
+    def _asked(self, token, kind, group, instance, extra=None) -> None:
         self.asked[token] = (kind, group, instance, extra)
         self.asked_at[token] = self.world.now.monotonic_ms
 
-    def teardown(self):
+    def teardown(self) -> None:
         """At rest everything is answered, and every group is calm."""
         self.the_log_becomes_fast()
         self.world.advance(LONGEST_MS)
@@ -321,7 +321,7 @@ class Machine(RuleBasedStateMachine):
             assert overview.state.value in ("Empty", "Stable"), overview.state
 
 
-def test_random_lives(world_type):
+def test_random_lives(world_type) -> None:
     class Bound(Machine):
         world_class = world_type
 

@@ -121,11 +121,11 @@ GROUP = GroupRecord(
 
 
 @given(OFFSETS | GROUPS)
-def test_round_trip(record):
+def test_round_trip(record) -> None:
     assert decode_record(encode_record(record)) == record
 
 
-def test_the_bytes_of_an_offset():
+def test_the_bytes_of_an_offset() -> None:
     record = encode_record(OFFSET)
     assert record.key == b"\0\1\0\1g\0\1t\0\0\0\7"
     assert record.value == (
@@ -138,7 +138,7 @@ def test_the_bytes_of_an_offset():
     assert record.value == (b"\0\1\0\0\0\0\0\0\1\2\0\4note\0\0\0\0\0\0\3\xe8\0\0\0\0\0\0\0\5")
 
 
-def test_the_bytes_of_a_group():
+def test_the_bytes_of_a_group() -> None:
     record = encode_record(GROUP)
     assert record.key == b"\0\2\0\1g"
     assert record.value == (
@@ -161,7 +161,7 @@ def test_the_bytes_of_a_group():
 
 
 @pytest.mark.parametrize("record", [OFFSET, GROUP])
-def test_every_cut_of_a_record_is_damage(record):
+def test_every_cut_of_a_record_is_damage(record) -> None:
     whole = encode_record(record)
     for end in range(len(whole.value)):
         with pytest.raises(CorruptRecords):
@@ -171,7 +171,7 @@ def test_every_cut_of_a_record_is_damage(record):
             decode_record(CoordinatorRecord(whole.key[:end], whole.value))
 
 
-def test_the_oldest_key_and_unknown_kinds():
+def test_the_oldest_key_and_unknown_kinds() -> None:
     record = encode_record(OFFSET)
     legacy = CoordinatorRecord(b"\0\0" + record.key[2:], record.value)
     assert decode_record(legacy) == OFFSET
@@ -180,19 +180,19 @@ def test_the_oldest_key_and_unknown_kinds():
 
 
 @pytest.mark.parametrize("version", [b"\0\5", b"\xff\xff"])
-def test_unknown_value_versions_are_damage(version):
+def test_unknown_value_versions_are_damage(version) -> None:
     for record in (OFFSET, GROUP):
         whole = encode_record(record)
         with pytest.raises(CorruptRecords, match="has no version"):
             decode_record(CoordinatorRecord(whole.key, version + whole.value[2:]))
 
 
-def test_what_a_newer_version_adds_behind_a_record_is_left_alone():
+def test_what_a_newer_version_adds_behind_a_record_is_left_alone() -> None:
     whole = encode_record(OFFSET)
     assert decode_record(CoordinatorRecord(whole.key + b"new", whole.value + b"new")) == OFFSET
 
 
-def test_too_long_a_string_is_not_written():
+def test_too_long_a_string_is_not_written() -> None:
     with pytest.raises(InvariantViolated):
         encode_record(replace(OFFSET, group_id="x" * 32_768))
 
@@ -236,7 +236,7 @@ def as_version(record, version):
 
 
 @needs_kafka
-def test_kafka_reads_what_we_write_and_we_read_all_that_kafka_writes():
+def test_kafka_reads_what_we_write_and_we_read_all_that_kafka_writes() -> None:
     examples = _examples(OFFSETS | GROUPS, 300)
     encoded = [encode_record(record) for record in examples]
     lines = [f"{e.key.hex()} {'-' if e.value is None else e.value.hex()}" for e in encoded]
@@ -253,7 +253,7 @@ def test_kafka_reads_what_we_write_and_we_read_all_that_kafka_writes():
 
 
 @needs_kafka
-def test_groups_hash_as_in_java():
+def test_groups_hash_as_in_java() -> None:
     names = [*_examples(TEXT, 300), "polygenelubricants", "\U0001f600"]
     answers = ask_kafka([f"hash {name.encode().hex()}" for name in names])
     for name, answer in zip(names, answers, strict=True):
@@ -277,7 +277,7 @@ def _examples(strategy, count):
         suppress_health_check=list(HealthCheck),
     )
     @given(strategy)
-    def collect(example):
+    def collect(example) -> None:
         found.append(example)
 
     collect()

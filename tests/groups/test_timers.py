@@ -19,14 +19,14 @@ STEPS = st.lists(
 )
 
 
-def fire_due(timers, now_ms):
+def fire_due(timers, now_ms) -> None:
     """Do everything that is due, one thing after the other."""
     while (deadline_ms := timers.next_deadline()) is not None and deadline_ms <= now_ms:
         timers.fire_first(Instant(now_ms, 0))
 
 
 @given(STEPS)
-def test_everything_fires_once_and_in_time(steps):
+def test_everything_fires_once_and_in_time(steps) -> None:
     timers, model, now_ms = Timers(), {}, 0
     fired = []
     for step in steps:
@@ -51,17 +51,17 @@ def test_everything_fires_once_and_in_time(steps):
         assert set(timers) == set(model)
 
 
-def test_heartbeats_do_not_grow_the_heap():
+def test_heartbeats_do_not_grow_the_heap() -> None:
     timers = Timers()
     for now_ms in range(10_000):
         timers.schedule("session", now_ms + 10_000, lambda _now: None)
     assert len(timers._heap) == 1
 
 
-def test_an_action_may_schedule_what_is_due_at_once():
+def test_an_action_may_schedule_what_is_due_at_once() -> None:
     timers, seen = Timers(), []
 
-    def again(now):
+    def again(now) -> None:
         seen.append(now.monotonic_ms)
         if len(seen) < 3:
             timers.schedule("again", now.monotonic_ms, again)

@@ -64,7 +64,7 @@ def stable(world, partition=0):
     return item.committed_offset, item.error_code
 
 
-def test_offsets_count_when_the_transaction_commits(world):
+def test_offsets_count_when_the_transaction_commits(world) -> None:
     world.commit_error((0, 1))
     assert pending_commit(world, 5) == ErrorCode.NONE
     assert world.offsets() == {ORDERS_0: 1}
@@ -74,7 +74,7 @@ def test_offsets_count_when_the_transaction_commits(world):
     assert stable(world) == (5, ErrorCode.NONE)
 
 
-def test_an_abort_leaves_what_was_there(world):
+def test_an_abort_leaves_what_was_there(world) -> None:
     world.commit_error((0, 1))
     pending_commit(world, 5)
     end(world, commits=False)
@@ -82,7 +82,7 @@ def test_an_abort_leaves_what_was_there(world):
     assert stable(world) == (1, ErrorCode.NONE)
 
 
-def test_an_aborted_group_that_never_was_is_forgotten(world):
+def test_an_aborted_group_that_never_was_is_forgotten(world) -> None:
     pending_commit(world, 5)
     assert world.state() == "Empty"
     end(world, commits=False)
@@ -90,7 +90,7 @@ def test_an_aborted_group_that_never_was_is_forgotten(world):
     assert world.offsets() == {}
 
 
-def test_a_marker_ends_the_transaction_of_its_producer_only(world):
+def test_a_marker_ends_the_transaction_of_its_producer_only(world) -> None:
     pending_commit(world, 5)
     pending_commit(world, 6, producer=78, partition=1)
     end(world, commits=True)
@@ -98,7 +98,7 @@ def test_a_marker_ends_the_transaction_of_its_producer_only(world):
     assert stable(world, 1) == (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
 
 
-def test_a_marker_counts_when_it_is_durable(world):
+def test_a_marker_counts_when_it_is_durable(world) -> None:
     pending_commit(world, 5)
     world.hold = True
     assert end(world, commits=True) is None
@@ -107,28 +107,28 @@ def test_a_marker_counts_when_it_is_durable(world):
     assert world.offsets() == {ORDERS_0: 5}
 
 
-def test_a_refused_marker_changes_nothing_and_its_error_is_told(world):
+def test_a_refused_marker_changes_nothing_and_its_error_is_told(world) -> None:
     pending_commit(world, 5)
     world.fail_with = ErrorCode.TRANSACTION_COORDINATOR_FENCED
     assert end(world, commits=True) == ErrorCode.TRANSACTION_COORDINATOR_FENCED
     assert stable(world) == (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
 
 
-def test_a_refused_commit_is_not_pending(world):
+def test_a_refused_commit_is_not_pending(world) -> None:
     world.fail_with = ErrorCode.INVALID_TXN_STATE
     assert pending_commit(world, 5) == ErrorCode.INVALID_TXN_STATE
     end(world, commits=True)
     assert world.offsets() == {}
 
 
-def test_what_is_written_later_counts(world):
+def test_what_is_written_later_counts(world) -> None:
     pending_commit(world, 5)
     assert world.commit_error((0, 9)) == ErrorCode.NONE
     end(world, commits=True)
     assert world.offsets() == {ORDERS_0: 9}
 
 
-def test_a_deleted_group_does_not_come_back(world):
+def test_a_deleted_group_does_not_come_back(world) -> None:
     world.commit_error((0, 1))
     pending_commit(world, 5)
     [deleted] = world.answer(DeleteGroupsRequest(groups_names=["g"])).results
@@ -137,7 +137,7 @@ def test_a_deleted_group_does_not_come_back(world):
     assert world.offsets() == {}
 
 
-def test_a_pending_offset_keeps_the_one_before_from_expiring(world_type):
+def test_a_pending_offset_keeps_the_one_before_from_expiring(world_type) -> None:
     world = world_type(GroupSettings(offsets_retention_ms=1000))
     world.commit_error((0, 1))
     pending_commit(world, 5)
@@ -145,7 +145,7 @@ def test_a_pending_offset_keeps_the_one_before_from_expiring(world_type):
     assert world.offsets() == {ORDERS_0: 1}
 
 
-def test_members_are_fenced_and_others_taken_at_their_word(world):
+def test_members_are_fenced_and_others_taken_at_their_word(world) -> None:
     [member], generation = world.stable_group()
     good = {"generation_id": generation, "member_id": member}
     assert pending_commit(world, 5, **good) == ErrorCode.NONE
@@ -156,19 +156,19 @@ def test_members_are_fenced_and_others_taken_at_their_word(world):
     assert pending_commit(world, 5, **stranger) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_generation_of_an_unknown_group_is_refused(world):
+def test_a_generation_of_an_unknown_group_is_refused(world) -> None:
     error = pending_commit(world, 5, generation_id=3, member_id="m")
     assert error == ErrorCode.ILLEGAL_GENERATION
 
 
-def test_a_note_that_is_too_long_is_refused_by_itself(world):
+def test_a_note_that_is_too_long_is_refused_by_itself(world) -> None:
     error = pending_commit(world, 5, metadata="x" * 5000)
     assert error == ErrorCode.OFFSET_METADATA_TOO_LARGE
     assert stable(world) == (-1, ErrorCode.NONE)
 
 
 @pytest.mark.parametrize("commits", [True, False])
-def test_the_next_coordinator_knows_what_is_pending(world, commits):
+def test_the_next_coordinator_knows_what_is_pending(world, commits) -> None:
     world.commit_error((0, 1))
     plain = list(world.log[0])
     pending_commit(world, 5)
@@ -180,14 +180,14 @@ def test_the_next_coordinator_knows_what_is_pending(world, commits):
     assert world.offsets() == {ORDERS_0: 5 if commits else 1}
 
 
-def test_a_coordinator_that_is_not_ready_is_asked_again(world):
+def test_a_coordinator_that_is_not_ready_is_asked_again(world) -> None:
     world.coordinator.unload_partition(0, LeaderEpoch(2), world.now)
     assert end(world, commits=True) == ErrorCode.NOT_LEADER_OR_FOLLOWER
     world.coordinator.start_loading(0, LeaderEpoch(3), world.now)
     assert end(world, commits=True) == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def test_the_log_is_told_whose_transaction_it_is(world):
+def test_the_log_is_told_whose_transaction_it_is(world) -> None:
     effects = []
     run = world.run
     world.run = lambda given: (effects.extend(given), run(given))

@@ -60,7 +60,7 @@ class Cluster:
 class Client:
     """A member that does as a correct client does."""
 
-    def __init__(self, world, member_id="m", topics=("orders",), **said):
+    def __init__(self, world, member_id="m", topics=("orders",), **said) -> None:
         self.world = world
         self.member_id = member_id
         self.group = said.pop("group", "g")
@@ -136,7 +136,7 @@ def consumer_world_type(world_type):
                     for partition in topic.partitions:
                         yield facts.name, partition
 
-        def settle(self, *clients, rounds=6):
+        def settle(self, *clients, rounds=6) -> None:
             """Let all members send heartbeats until nothing changes."""
             for _ in range(rounds):
                 for client in clients:
@@ -152,7 +152,7 @@ def consumer_world_type(world_type):
             found = self.describe(group)
             return found.group_state, found.group_epoch, found.assignment_epoch
 
-        def topics_changed(self, *names, are_new=False):
+        def topics_changed(self, *names, are_new=False) -> None:
             self.coordinator.topics_changed(names, are_new=are_new)
 
     return ConsumerWorld

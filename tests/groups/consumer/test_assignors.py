@@ -54,7 +54,7 @@ def moved(before, after):
 
 @pytest.mark.parametrize("name", ASSIGNORS)
 @given(members=SUBSCRIPTIONS, counts=COUNTS, before=SUBSCRIPTIONS)
-def test_every_partition_has_one_owner_that_subscribes_to_it(name, members, counts, before):
+def test_every_partition_has_one_owner_that_subscribes_to_it(name, members, counts, before) -> None:
     old = ASSIGNORS[name](before, counts)
     members = with_targets(members, old)
     targets = ASSIGNORS[name](members, counts)
@@ -70,7 +70,7 @@ def test_every_partition_has_one_owner_that_subscribes_to_it(name, members, coun
 
 
 @given(members=same_subscriptions(), counts=COUNTS, before=SUBSCRIPTIONS)
-def test_uniform_is_balanced_whatever_was_before(members, counts, before):
+def test_uniform_is_balanced_whatever_was_before(members, counts, before) -> None:
     old = ASSIGNORS["uniform"](before, counts)
     targets = ASSIGNORS["uniform"](with_targets(members, old), counts)
     loads = [len(partitions_of(target)) for target in targets.values()]
@@ -78,7 +78,7 @@ def test_uniform_is_balanced_whatever_was_before(members, counts, before):
 
 
 @given(members=other_subscriptions(), counts=COUNTS, before=SUBSCRIPTIONS)
-def test_uniform_leaves_no_move_that_would_even_out_two_members(members, counts, before):
+def test_uniform_leaves_no_move_that_would_even_out_two_members(members, counts, before) -> None:
     old = ASSIGNORS["uniform"](before, counts)
     targets = ASSIGNORS["uniform"](with_targets(members, old), counts)
     loads = {member: len(partitions_of(target)) for member, target in targets.items()}
@@ -90,13 +90,13 @@ def test_uniform_leaves_no_move_that_would_even_out_two_members(members, counts,
 
 
 @given(members=SUBSCRIPTIONS, counts=COUNTS)
-def test_uniform_moves_nothing_when_nothing_has_changed(members, counts):
+def test_uniform_moves_nothing_when_nothing_has_changed(members, counts) -> None:
     targets = ASSIGNORS["uniform"](members, counts)
     assert ASSIGNORS["uniform"](with_targets(members, targets), counts) == targets
 
 
 @given(members=same_subscriptions(), counts=COUNTS, more=st.sampled_from("klm"))
-def test_uniform_moves_to_a_new_member_no_more_than_its_share(members, counts, more):
+def test_uniform_moves_to_a_new_member_no_more_than_its_share(members, counts, more) -> None:
     if not members:
         return
     before = ASSIGNORS["uniform"](members, counts)
@@ -107,7 +107,7 @@ def test_uniform_moves_to_a_new_member_no_more_than_its_share(members, counts, m
 
 
 @given(members=same_subscriptions(), counts=COUNTS)
-def test_uniform_takes_nothing_from_those_that_stay_when_one_leaves(members, counts):
+def test_uniform_takes_nothing_from_those_that_stay_when_one_leaves(members, counts) -> None:
     if len(members) < 2:
         return
     before = ASSIGNORS["uniform"](members, counts)
@@ -116,7 +116,7 @@ def test_uniform_takes_nothing_from_those_that_stay_when_one_leaves(members, cou
     assert moved(before, after) == 0
 
 
-def test_range_gives_neighbours_and_the_first_members_one_more():
+def test_range_gives_neighbours_and_the_first_members_one_more() -> None:
     both = frozenset({ORDERS, CLICKS})
     members = {"b": MemberSpec(both), "a": MemberSpec(both), "c": MemberSpec(both)}
     assert ASSIGNORS["range"](members, {ORDERS: 5, CLICKS: 5}) == {
@@ -126,7 +126,7 @@ def test_range_gives_neighbours_and_the_first_members_one_more():
     }
 
 
-def test_range_puts_static_members_first_by_their_instances():
+def test_range_puts_static_members_first_by_their_instances() -> None:
     topic = frozenset({ORDERS})
     members = {
         "a": MemberSpec(topic),
@@ -140,7 +140,7 @@ def test_range_puts_static_members_first_by_their_instances():
     }
 
 
-def test_range_counts_only_those_that_subscribe():
+def test_range_counts_only_those_that_subscribe() -> None:
     members = {"a": MemberSpec(frozenset({ORDERS})), "b": MemberSpec(frozenset({ORDERS, CLICKS}))}
     assert ASSIGNORS["range"](members, {ORDERS: 2, CLICKS: 3}) == {
         "a": {ORDERS: {0}},

@@ -33,7 +33,7 @@ def numbers(partitions):
 class ClassicClient:
     """A consumer of the classic protocol with cooperative rebalances."""
 
-    def __init__(self, world, topics=("orders",), instance_id=None):
+    def __init__(self, world, topics=("orders",), instance_id=None) -> None:
         self.world, self.topics, self.instance_id = world, topics, instance_id
         self.member_id, self.generation = "", -1
         self.owned: set[tuple[str, int]] = set()
@@ -109,7 +109,7 @@ def classic_group(world):
     return make
 
 
-def settle(world, *clients, rounds=8):
+def settle(world, *clients, rounds=8) -> None:
     for _ in range(rounds):
         for client in clients:
             client.beat()
@@ -124,7 +124,7 @@ def shares(*clients):
 
 
 class TestUpgrade:
-    def test_members_go_on_with_what_they_have(self, world, classic_group):
+    def test_members_go_on_with_what_they_have(self, world, classic_group) -> None:
         first, second = classic_group()
         newcomer = world.client("new")
         assert newcomer.beat().member_epoch == first.generation + 1
@@ -135,7 +135,7 @@ class TestUpgrade:
         assert shares(first, second, newcomer) == [1, 1, 2]
         assert world.states()[0] == "Stable"
 
-    def test_a_new_coordinator_finds_both_kinds(self, world, classic_group):
+    def test_a_new_coordinator_finds_both_kinds(self, world, classic_group) -> None:
         first, second = classic_group()
         newcomer = world.client("new")
         settle(world, newcomer, first, second)
@@ -145,7 +145,7 @@ class TestUpgrade:
         settle(later, first, second, newcomer)
         assert shares(first, second, newcomer) == [1, 1, 2]
 
-    def test_restarting_one_after_the_other(self, world, classic_group):
+    def test_restarting_one_after_the_other(self, world, classic_group) -> None:
         first, second = classic_group()
         newcomers = []
         for leaving in (first, second):
@@ -155,7 +155,7 @@ class TestUpgrade:
         assert shares(*newcomers) == [2, 2]
         assert {member.member_type for member in world.describe().members} == {1}
 
-    def test_an_empty_classic_group_needs_no_permission(self, consumer_world_type, cluster):
+    def test_an_empty_classic_group_needs_no_permission(self, consumer_world_type, cluster) -> None:
         settings = GroupSettings(
             consumer=ConsumerGroupSettings(may_upgrade=False, may_downgrade=False)
         )
@@ -166,7 +166,7 @@ class TestUpgrade:
         assert world.offsets()
         assert world.fail_over(2).states() == ("Stable", 2, 2)
 
-    def test_the_policy_forbids_it(self, consumer_world_type, cluster, classic_group):
+    def test_the_policy_forbids_it(self, consumer_world_type, cluster, classic_group) -> None:
         settings = GroupSettings(consumer=ConsumerGroupSettings(may_upgrade=False))
         world = consumer_world_type(settings, cluster=cluster)
         first, _ = classic_group(world)
@@ -175,13 +175,13 @@ class TestUpgrade:
         assert answer.error_message.endswith("because online upgrade is disabled.")
         assert first.beat() is ErrorCode.NONE
 
-    def test_a_group_of_another_kind(self, world):
+    def test_a_group_of_another_kind(self, world) -> None:
         world.new_member(protocol_type="connect")
         answer = world.client("new").beat()
         assert code(answer) is ErrorCode.GROUP_ID_NOT_FOUND
         assert "does not use the consumer embedded protocol" in answer.error_message
 
-    def test_a_group_whose_assignor_keeps_notes(self, world):
+    def test_a_group_whose_assignor_keeps_notes(self, world) -> None:
         members, generation = world.stable_group()
         world.join(members[0])
         token = world.sync(
@@ -204,7 +204,7 @@ class TestUpgrade:
         assert code(answer) is ErrorCode.GROUP_ID_NOT_FOUND
         assert "unsupported custom assignor" in answer.error_message
 
-    def test_one_that_is_refused_leaves_the_classic_group(self, world, classic_group):
+    def test_one_that_is_refused_leaves_the_classic_group(self, world, classic_group) -> None:
         first, second = classic_group()
         world.fail_with = ErrorCode.NOT_ENOUGH_REPLICAS
         assert code(world.client("new").beat()) is ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -213,7 +213,9 @@ class TestUpgrade:
         assert world.state() == "Stable"
         assert code(world.describe()) is ErrorCode.GROUP_ID_NOT_FOUND
 
-    def test_one_that_is_overdue_goes_on_though_what_follows_is_refused(self, world, classic_group):
+    def test_one_that_is_overdue_goes_on_though_what_follows_is_refused(
+        self, world, classic_group
+    ) -> None:
         first, second = classic_group()
         world.hold = True
         world.ask(world.client("new").request(topic_partitions=[], **world.client().first))
@@ -229,7 +231,7 @@ class TestUpgrade:
         }
         assert world.fail_over(2).describe() == world.describe()
 
-    def test_those_who_wait_in_a_join_are_told_to_join_again(self, world):
+    def test_those_who_wait_in_a_join_are_told_to_join_again(self, world) -> None:
         waiting = ClassicClient(world)
         waiting.join()
         world.client("new").beat()
@@ -239,14 +241,14 @@ class TestUpgrade:
 
 
 class TestClassicMembers:
-    def test_a_join_needs_an_id_first(self, world):
+    def test_a_join_needs_an_id_first(self, world) -> None:
         world.client("new").beat()
         client = ClassicClient(world)
         assert code(client.join()) is ErrorCode.NONE
         assert len(client.member_id) == 22
         assert client.generation == 3
 
-    def test_what_a_member_has_to_give_up_first(self, world):
+    def test_what_a_member_has_to_give_up_first(self, world) -> None:
         classic, newcomer = ClassicClient(world), world.client("new")
         newcomer.beat()
         classic.join()
@@ -255,16 +257,16 @@ class TestClassicMembers:
         settle(world, newcomer, classic)
         assert shares(newcomer, classic) == [2, 2]
 
-    def test_with_another_protocol(self, world):
+    def test_with_another_protocol(self, world) -> None:
         world.client("new").beat()
         token = world.join(protocol_type="connect")
         assert code(world.replies[token]) is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
-    def test_a_heartbeat_of_a_member_of_the_other_protocol(self, world):
+    def test_a_heartbeat_of_a_member_of_the_other_protocol(self, world) -> None:
         world.client("new").beat()
         assert world.heartbeat("new", 2) == ErrorCode.UNKNOWN_MEMBER_ID
 
-    def test_another_generation(self, world):
+    def test_another_generation(self, world) -> None:
         world.client("new").beat()
         classic = ClassicClient(world)
         classic.join()
@@ -272,7 +274,7 @@ class TestClassicMembers:
         assert classic.beat() is ErrorCode.ILLEGAL_GENERATION
         assert code(classic.sync()) is ErrorCode.ILLEGAL_GENERATION
 
-    def test_one_that_does_not_sync_is_out(self, world):
+    def test_one_that_does_not_sync_is_out(self, world) -> None:
         newcomer = world.client("new")
         newcomer.beat()
         ClassicClient(world).join()
@@ -282,7 +284,9 @@ class TestClassicMembers:
         settle(world, newcomer)
         assert shares(newcomer) == [4]
 
-    def test_topics_that_change_are_noticed_without_members_of_the_other(self, world, cluster):
+    def test_topics_that_change_are_noticed_without_members_of_the_other(
+        self, world, cluster
+    ) -> None:
         newcomer, classic = world.client("new"), ClassicClient(world, instance_id="i")
         newcomer.beat()
         classic.join()
@@ -293,7 +297,7 @@ class TestClassicMembers:
         settle(world, newcomer, classic)
         assert len(newcomer.owned) == len(classic.owned) == 3
 
-    def test_one_that_is_silent_is_out_after_its_own_session(self, world):
+    def test_one_that_is_silent_is_out_after_its_own_session(self, world) -> None:
         newcomer = world.client("new")
         newcomer.beat()
         classic = ClassicClient(world)
@@ -302,7 +306,7 @@ class TestClassicMembers:
         world.advance(10_001)
         assert len(world.describe().members) == 1
 
-    def test_a_leave_removes_members_of_both_protocols(self, world, classic_group):
+    def test_a_leave_removes_members_of_both_protocols(self, world, classic_group) -> None:
         first, second = classic_group()
         newcomer = world.client("new")
         newcomer.beat()
@@ -312,7 +316,7 @@ class TestClassicMembers:
         assert world.state() == "PreparingRebalance"
         assert second.member_id
 
-    def test_a_policy_that_forbids_both_ways(self, consumer_world_type, cluster):
+    def test_a_policy_that_forbids_both_ways(self, consumer_world_type, cluster) -> None:
         settings = GroupSettings(
             consumer=ConsumerGroupSettings(may_upgrade=False, may_downgrade=False)
         )
@@ -322,7 +326,7 @@ class TestClassicMembers:
 
 
 class TestDowngrade:
-    def test_when_the_last_member_of_the_new_protocol_leaves(self, world, classic_group):
+    def test_when_the_last_member_of_the_new_protocol_leaves(self, world, classic_group) -> None:
         first, second = classic_group()
         newcomer = world.client("new")
         settle(world, newcomer, first, second)
@@ -339,7 +343,7 @@ class TestDowngrade:
         assert {first.joined().generation_id, second.joined().generation_id} == {epoch + 1}
         assert world.fail_over(2).state() == "Stable"
 
-    def test_by_a_static_member_that_comes_back_with_the_old_protocol(self, world):
+    def test_by_a_static_member_that_comes_back_with_the_old_protocol(self, world) -> None:
         static = world.client("a", instance_id="i")
         static.beat()
         classic = ClassicClient(world)
@@ -356,7 +360,7 @@ class TestDowngrade:
         assert code(successor.sync()) is ErrorCode.NONE
         assert shares(successor, classic) == [2, 2]
 
-    def test_the_policy_forbids_it(self, consumer_world_type, cluster, classic_group):
+    def test_the_policy_forbids_it(self, consumer_world_type, cluster, classic_group) -> None:
         settings = GroupSettings(consumer=ConsumerGroupSettings(may_downgrade=False))
         world = consumer_world_type(settings, cluster=cluster)
         first, second = classic_group(world)
@@ -367,7 +371,7 @@ class TestDowngrade:
         assert world.states()[0] == "Stable"
         assert shares(first, second) == [2, 2]
 
-    def test_one_that_is_refused_leaves_the_consumer_group(self, world, classic_group):
+    def test_one_that_is_refused_leaves_the_consumer_group(self, world, classic_group) -> None:
         first, second = classic_group()
         newcomer = world.client("new")
         settle(world, newcomer, first, second)
@@ -377,7 +381,7 @@ class TestDowngrade:
         settle(world, newcomer, first, second)
         assert shares(first, second, newcomer) == [1, 1, 2]
 
-    def test_one_whose_cause_is_refused_does_not_happen(self, world, classic_group):
+    def test_one_whose_cause_is_refused_does_not_happen(self, world, classic_group) -> None:
         """Two members of the consumer protocol are fenced at once; the first one stays."""
         classic = classic_group()
         newcomers = [world.client(name) for name in ("new", "newer")]
@@ -393,7 +397,7 @@ class TestDowngrade:
         assert {member.member_id for member in world.describe().members} == staying
         assert world.fail_over(2).describe() == world.describe()
 
-    def test_an_empty_consumer_group_becomes_a_classic_one(self, world):
+    def test_an_empty_consumer_group_becomes_a_classic_one(self, world) -> None:
         member = world.client()
         member.beat()
         member.leave()

@@ -53,19 +53,19 @@ def delete(world):
 
 
 class TestCommits:
-    def test_with_the_epoch_of_the_member(self, world, commit):
+    def test_with_the_epoch_of_the_member(self, world, commit) -> None:
         member = world.client()
         member.beat()
         assert commit(member) is ErrorCode.NONE
         assert world.offsets() == {TopicPartition("orders", 0): 7}
 
-    def test_with_another_epoch(self, world, commit):
+    def test_with_another_epoch(self, world, commit) -> None:
         member = world.client()
         member.beat()
         assert commit(member, epoch=3) is ErrorCode.STALE_MEMBER_EPOCH
         assert commit(member, epoch=1) is ErrorCode.STALE_MEMBER_EPOCH
 
-    def test_with_an_older_epoch_for_what_the_member_has_had_since(self, world, commit):
+    def test_with_an_older_epoch_for_what_the_member_has_had_since(self, world, commit) -> None:
         first, second = world.client("a"), world.client("b")
         first.beat()
         world.settle(second, first)
@@ -76,7 +76,7 @@ class TestCommits:
         assert commit(first, epoch=2, partition=lost) is ErrorCode.STALE_MEMBER_EPOCH
         assert commit(second, epoch=2, partition=lost) is ErrorCode.STALE_MEMBER_EPOCH
 
-    def test_of_what_is_being_given_up(self, world, commit):
+    def test_of_what_is_being_given_up(self, world, commit) -> None:
         first, second = world.client("a"), world.client("b")
         first.beat()
         second.beat()
@@ -85,19 +85,19 @@ class TestCommits:
         [going, _] = sorted(number for _, number in before - first.owned)
         assert commit(first, partition=going) is ErrorCode.NONE
 
-    def test_by_a_stranger(self, world, commit):
+    def test_by_a_stranger(self, world, commit) -> None:
         world.client().beat()
         stranger = world.client("stranger")
         assert commit(stranger, epoch=2) is ErrorCode.UNKNOWN_MEMBER_ID
         assert commit(stranger, epoch=-1) is ErrorCode.UNKNOWN_MEMBER_ID
 
-    def test_by_an_administrator_when_the_group_is_empty(self, world, commit):
+    def test_by_an_administrator_when_the_group_is_empty(self, world, commit) -> None:
         member = world.client()
         member.beat()
         member.leave()
         assert commit(world.client(""), epoch=-1) is ErrorCode.NONE
 
-    def test_in_a_version_without_member_epochs(self, world, commit):
+    def test_in_a_version_without_member_epochs(self, world, commit) -> None:
         member = world.client()
         member.beat()
         assert commit(member, version=8) is ErrorCode.UNSUPPORTED_VERSION
@@ -112,7 +112,7 @@ class TestCommits:
             ("", -1, ErrorCode.NONE),
         ],
     )
-    def test_in_a_transaction(self, world, member_id, epoch, error):
+    def test_in_a_transaction(self, world, member_id, epoch, error) -> None:
         world.client().beat()
         request = TxnOffsetCommitRequest(
             group_id="g",
@@ -133,7 +133,7 @@ class TestCommits:
 
 
 class TestReading:
-    def test_with_and_without_a_member(self, world):
+    def test_with_and_without_a_member(self, world) -> None:
         member = world.client()
         member.beat()
         assert fetch(world, None, -1) == ErrorCode.NONE
@@ -143,12 +143,12 @@ class TestReading:
 
 
 class TestEnds:
-    def test_a_group_with_members_is_not_deleted(self, world):
+    def test_a_group_with_members_is_not_deleted(self, world) -> None:
         member = world.client()
         member.beat()
         assert delete(world) == ErrorCode.NON_EMPTY_GROUP
 
-    def test_a_group_goes_with_its_offsets(self, world, commit):
+    def test_a_group_goes_with_its_offsets(self, world, commit) -> None:
         member = world.client()
         member.beat()
         commit(member)
@@ -159,7 +159,7 @@ class TestEnds:
         assert later.offsets() == {}
         assert later.state() is None
 
-    def test_a_deletion_that_is_refused(self, world, commit):
+    def test_a_deletion_that_is_refused(self, world, commit) -> None:
         member = world.client()
         member.beat()
         commit(member)
@@ -169,7 +169,9 @@ class TestEnds:
         assert world.states()[0] == "Empty"
         assert delete(world) == ErrorCode.NONE
 
-    def test_offsets_of_topics_that_members_read_do_not_expire(self, world, commit, cluster):
+    def test_offsets_of_topics_that_members_read_do_not_expire(
+        self, world, commit, cluster
+    ) -> None:
         member = world.client()
         member.beat()
         commit(member)
@@ -184,7 +186,7 @@ class TestEnds:
             member.beat()
         assert world.offsets() == {}
 
-    def test_an_empty_group_ends_with_its_last_offset(self, world, commit):
+    def test_an_empty_group_ends_with_its_last_offset(self, world, commit) -> None:
         member = world.client()
         member.beat()
         commit(member)
@@ -195,7 +197,7 @@ class TestEnds:
         assert world.fail_over(2).state() is None
         assert world.offsets() == {}
 
-    def test_offsets_are_deleted_of_topics_without_a_subscriber(self, world, commit):
+    def test_offsets_are_deleted_of_topics_without_a_subscriber(self, world, commit) -> None:
         member = world.client(topics=["orders"])
         member.beat()
         commit(member)

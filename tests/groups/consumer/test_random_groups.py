@@ -37,7 +37,7 @@ STEPS = st.lists(
 class Life:
     """A group, its members, and what happens to them."""
 
-    def __init__(self, world):
+    def __init__(self, world) -> None:
         self.world = world
         self.epoch = 1
         self.clients = {}
@@ -46,7 +46,7 @@ class Life:
             self.clients[name] = world.client(name, TOPICS[index % len(TOPICS)], **instance)
         self.incarnations = Counter()
 
-    def do(self, step):
+    def do(self, step) -> None:
         match step:
             case ("beat", name):
                 self.clients[name].beat()
@@ -73,12 +73,12 @@ class Life:
                     self.world.topics_changed(topic)
         self.check()
 
-    def lose(self, client):
+    def lose(self, client) -> None:
         """The coordinator hears a heartbeat, and its answer gets lost."""
         if client.epoch:
             self.world.answer(client.request(topic_partitions=client.reported()))
 
-    def leave(self, name, epoch):
+    def leave(self, name, epoch) -> None:
         client = self.clients[name]
         if epoch == -2 and client.instance_id is None:
             return
@@ -88,7 +88,7 @@ class Life:
         fresh = self.world.client(f"{name}{self.incarnations[name]}", None, **client.first)
         self.clients[name] = fresh
 
-    def hold(self, first, second):
+    def hold(self, first, second) -> None:
         """Two heartbeats while the log does not answer."""
         world, world.hold = self.world, True
         asked = []
@@ -104,7 +104,7 @@ class Life:
         for client, token in asked:
             client.take(world.replies[token])
 
-    def fail_over(self, is_lossy):
+    def fail_over(self, is_lossy) -> None:
         """Another broker takes over; what was appended and not durable is lost, or not."""
         self.epoch += 1
         world = self.world
@@ -120,7 +120,7 @@ class Life:
             client.world = later
         self.world = later
 
-    def check(self):
+    def check(self) -> None:
         """No two members that the group knows believe to own the same partition."""
         self.world.coordinator.check()
         known = {member.member_id for member in self.world.describe().members}
@@ -132,7 +132,7 @@ class Life:
         )
         assert all(count == 1 for count in owned.values()), owned
 
-    def converge(self):
+    def converge(self) -> None:
         """With a quiet network every member ends up with its target assignment."""
         self.world.fail_with = None
         for _ in range(3):
@@ -153,7 +153,7 @@ class Life:
 
 @given(steps=STEPS)
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_random_lives(steps, consumer_world_type, cluster):
+def test_random_lives(steps, consumer_world_type, cluster) -> None:
     fresh = type(cluster)(orders=4, clicks=2)
     life = Life(consumer_world_type(cluster=fresh))
     for step in steps:

@@ -26,7 +26,7 @@ def pattern_client(world, pattern, member_id="m", **said):
 
 
 class TestPatterns:
-    def test_a_pattern_is_resolved_in_a_step_of_its_own(self, world):
+    def test_a_pattern_is_resolved_in_a_step_of_its_own(self, world) -> None:
         member = pattern_client(world, "o.*|cl.*")
         member.beat()
         assert member.owned == set()
@@ -37,24 +37,24 @@ class TestPatterns:
         assert world.states() == ("Stable", 2, 2)
         assert world.describe().members[0].subscribed_topic_regex == "o.*|cl.*"
 
-    def test_a_pattern_matches_whole_names(self, world):
+    def test_a_pattern_matches_whole_names(self, world) -> None:
         member = pattern_client(world, "order")
         world.settle(member)
         assert member.owned == set()
 
-    def test_names_and_a_pattern_together(self, world):
+    def test_names_and_a_pattern_together(self, world) -> None:
         member = world.client(topics=["clicks"], subscribed_topic_regex="orders")
         world.settle(member)
         assert member.owned == ALL
 
-    def test_a_pattern_that_is_known_already_counts_at_once(self, world):
+    def test_a_pattern_that_is_known_already_counts_at_once(self, world) -> None:
         first = pattern_client(world, "orders", "a")
         world.settle(first)
         second = pattern_client(world, "orders", "b")
         second.beat()
         assert world.states()[1] == 3
 
-    def test_new_topics_are_found_at_a_heartbeat_after_ten_seconds(self, world, cluster):
+    def test_new_topics_are_found_at_a_heartbeat_after_ten_seconds(self, world, cluster) -> None:
         member = pattern_client(world, "or.*")
         world.settle(member)
         cluster.put("origins", 1)
@@ -65,7 +65,7 @@ class TestPatterns:
         world.settle(member)
         assert ("origins", 0) in member.owned
 
-    def test_patterns_are_looked_at_now_and_then(self, consumer_world_type, cluster):
+    def test_patterns_are_looked_at_now_and_then(self, consumer_world_type, cluster) -> None:
         settings = GroupSettings(consumer=ConsumerGroupSettings(regex_refresh_interval_ms=60_000))
         world = consumer_world_type(settings, cluster=cluster)
         member = pattern_client(world, "or.*")
@@ -76,7 +76,7 @@ class TestPatterns:
             world.settle(member)
         assert ("origins", 0) in member.owned
 
-    def test_an_unused_pattern_is_forgotten(self, world):
+    def test_an_unused_pattern_is_forgotten(self, world) -> None:
         member = pattern_client(world, "orders")
         world.settle(member)
         member.beat(subscribed_topic_regex="clicks")
@@ -89,7 +89,7 @@ class TestPatterns:
         member.leave()
         assert not group.image.regexes
 
-    def test_a_pattern_is_taken_back(self, world):
+    def test_a_pattern_is_taken_back(self, world) -> None:
         member = world.client(topics=["clicks"], subscribed_topic_regex="orders")
         world.settle(member)
         member.beat(subscribed_topic_regex="")
@@ -97,13 +97,13 @@ class TestPatterns:
         assert member.owned == {("clicks", 0), ("clicks", 1)}
 
     @pytest.mark.parametrize("pattern", ["or(", "(?=x)", r"(a)\1", "x{1001}", "y" * 5_000])
-    def test_patterns_that_cannot_be_used(self, world, pattern):
+    def test_patterns_that_cannot_be_used(self, world, pattern) -> None:
         answer = pattern_client(world, pattern).beat()
         assert code(answer) is ErrorCode.INVALID_REGULAR_EXPRESSION
         assert "SubscribedTopicRegex" in answer.error_message
         assert code(world.describe()) is ErrorCode.GROUP_ID_NOT_FOUND
 
-    def test_without_the_library_there_is_a_sentence(self, world, monkeypatch):
+    def test_without_the_library_there_is_a_sentence(self, world, monkeypatch) -> None:
         monkeypatch.setitem(sys.modules, "re2", None)
         answer = pattern_client(world, "orders").beat()
         assert (code(answer), answer.error_message) == (
@@ -111,7 +111,7 @@ class TestPatterns:
             NO_LIBRARY,
         )
 
-    def test_a_new_coordinator_looks_again(self, world, cluster):
+    def test_a_new_coordinator_looks_again(self, world, cluster) -> None:
         member = pattern_client(world, "or.*")
         world.settle(member)
         cluster.put("origins", 1)
@@ -120,7 +120,7 @@ class TestPatterns:
         later.settle(member)
         assert ("origins", 0) in member.owned
 
-    def test_a_pattern_takes_linear_time(self):
+    def test_a_pattern_takes_linear_time(self) -> None:
         check_pattern("(a+)+b")
         assert matching(["(a+)+b"], ["a" * 249]) == {"(a+)+b": frozenset()}
 
@@ -130,11 +130,11 @@ class TestHash:
 
     TOPIC = TopicFacts("flights-é", UUID(int=0x0102030405060708_1112131415161718), 2)
 
-    def test_a_topic(self):
+    def test_a_topic(self) -> None:
         racks = [["rack-b", "rack-a"], ["rack-a", "rack-b"]]
         assert topic_hash(self.TOPIC, racks) == -6936920300771644618
 
-    def test_a_group_of_one_topic(self, cluster):
+    def test_a_group_of_one_topic(self, cluster) -> None:
         cluster.topics["flights-é"] = self.TOPIC
         cluster.rack_names = ["rack-b", "rack-a"]
         assert TopicHashes(cluster).of_group(["flights-é", "absent"]) == -2267227429844809474
