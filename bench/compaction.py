@@ -46,7 +46,7 @@ from strandline.storage.compaction.cleaning import carry_out
 from strandline.storage.compaction.plan import CleanerSettings, CleaningPlan
 from strandline.storage.compaction.planner import plan_cleaning
 from strandline.storage.log import Log
-from strandline.storage.log_directory import LogToLoad
+from strandline.storage.log_to_load import LogToLoad
 from strandline.storage.real_files import RealFiles
 from strandline.types import LeaderEpoch, Offset, TopicPartition
 

@@ -60,8 +60,9 @@ from strandline.sim.bugs import BugWatch
 from strandline.storage.compaction.cleaning import CleaningAborted, Uncleanable, carry_out
 from strandline.storage.compaction.dry_run import dry_run
 from strandline.storage.log import Log
-from strandline.storage.log_directory import LogDirectory, LogToLoad
+from strandline.storage.log_directory import LogDirectory
 from strandline.storage.log_reader import LogSlice
+from strandline.storage.log_to_load import LogToLoad
 from strandline.storage.memory_files import MemoryFiles
 from strandline.types import ANONYMOUS, BrokerId, Instant, Principal, TopicPartition
 

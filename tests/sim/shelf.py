@@ -20,7 +20,8 @@ from strandline.records.record import Record
 from strandline.sim.disk import Disk
 from strandline.storage.leader_epochs import EpochEntry
 from strandline.storage.log import Log
-from strandline.storage.log_directory import LogDirectory, LogToLoad
+from strandline.storage.log_directory import LogDirectory
+from strandline.storage.log_to_load import LogToLoad
 from strandline.storage.memory_files import MemoryFiles
 from strandline.storage.producer_entry import ProducerEntry
 from strandline.types import (

@@ -17,7 +17,7 @@ from strandline.records.codec import Codec
 from strandline.records.record import Record, read_records
 from strandline.storage.files import Files, parent_of
 from strandline.storage.log import Log
-from strandline.storage.log_directory import LogToLoad
+from strandline.storage.log_to_load import LogToLoad
 from strandline.storage.memory_files import MemoryFiles
 from strandline.storage.real_files import RealFiles
 from strandline.types import LeaderEpoch, Offset, ProducerEpoch, ProducerId, TopicPartition

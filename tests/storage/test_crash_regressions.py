@@ -18,12 +18,20 @@ from strandline.storage.batch_scan import DamagedSegment
 from strandline.storage.files import DiskFull
 from strandline.storage.indexed_segment import REBUILT
 from strandline.storage.log import Log
-from strandline.storage.log_directory import LogDirectory, LogToLoad
+from strandline.storage.log_directory import LogDirectory
+from strandline.storage.log_to_load import LogToLoad
 from strandline.storage.memory_files import MemoryFiles
 from strandline.storage.segment import Segment
 from strandline.storage.segment_names import OFFSET_INDEX, TIME_INDEX
-from strandline.types import BrokerId, LeaderEpoch, Offset, ProducerEpoch, ProducerId
-from tests.storage.conftest import SMALL, World
+from strandline.types import (
+    BrokerId,
+    LeaderEpoch,
+    Offset,
+    ProducerEpoch,
+    ProducerId,
+    TopicPartition,
+)
+from tests.storage.conftest import SMALL, TOPIC_ID, World
 
 
 @pytest.fixture
@@ -292,6 +300,59 @@ def test_an_abort_that_was_truncated_does_not_come_back(world: World, kit: Any) 
     world.files = _memory_of(log).crash_clone()
     found = world.load(clean=False, recovery_point=5)
     assert found.reader.aborted_transactions(Offset(0), found.log_end_offset) == []
+
+
+def test_an_abort_that_was_flushed_is_known_after_a_power_cut(kit: Any) -> None:
+    """The first abort of a segment makes the file of its index, after a flush of the segment."""
+    for seed in range(60):
+        world = World(MemoryFiles(), "/data", "memory")
+        log = world.create(replace(SMALL, segment_bytes=10_000))
+        batch = kit.batch(b"x", producer_id=7, epoch=0, sequence=0, transactional=True)
+        log.appender.append_as_leader(batch, leader_epoch=LeaderEpoch(0), now_ms=kit.now_ms)
+        _flush(world, log, kit.now_ms)
+        marker = bytearray(
+            build_control_batch(
+                EndTransactionMarker(ControlType.ABORT, 0),
+                timestamp=kit.now_ms,
+                producer_id=ProducerId(7),
+                producer_epoch=ProducerEpoch(0),
+            )
+        )
+        log.appender.append_as_coordinator(marker, leader_epoch=LeaderEpoch(0), now_ms=kit.now_ms)
+        _flush(world, log, kit.now_ms)
+        assert log.recovery_point == 2
+        log.roller.roll(kit.now_ms)
+        world.files = world.files.crash_clone(Random(seed), "hole")
+        log = world.load(clean=False, recovery_point=2, high_watermark=2)
+        assert log.reader.aborted_transactions(Offset(0), Offset(2)), seed
+
+
+def test_i44_what_takes_the_place_of_what_was_cut_is_compacted(kit: Any) -> None:
+    """The process ends between a truncation and the note that the log is dirty from there on."""
+    files, at = MemoryFiles(), TopicPartition("orders", 0)
+
+    def load(found: LogToLoad) -> Log:
+        return Log.load(files, found, SMALL, now_ms=kit.now_ms, random=Random(1))
+
+    def opened() -> LogDirectory[Log]:
+        directory: LogDirectory[Log] = LogDirectory(files, "/data")
+        assert directory.open(BrokerId(1), "cluster")
+        assert directory.load_logs(load)
+        return directory
+
+    directory = opened()
+    log = Log.create(files, "/data/orders-0", at, SMALL, now_ms=kit.now_ms, random=Random(1))
+    log.assign_topic_id(TOPIC_ID)
+    log.location.make_durable()
+    directory.add(log)
+    kit.fill(log, 20)
+    directory.set_cleaner_offset(at, Offset(15))
+    log.truncation.truncate_to(Offset(10), kit.now_ms)
+    files = files.kill_clone()
+    directory = opened()
+    assert directory.logs[at].log_end_offset == 10
+    assert directory.cleaner_offsets[at] == 10
+    assert files.read_bytes("/data/cleaner-offset-checkpoint") == b"0\n1\norders 0 10\n"
 
 
 def test_a_start_stays_in_the_table_when_its_segment_begins_there(world: World, kit: Any) -> None:

@@ -22,8 +22,10 @@ from strandline.storage import log_appender
 from strandline.storage.files import NoRoom
 from strandline.storage.log import Log
 from strandline.storage.log_appender import AppendResult, UnexpectedOffset
+from strandline.storage.memory_files import MemoryFiles
 from strandline.storage.tail import BATCHES_KEPT, Tail
 from strandline.types import LeaderEpoch, Offset, ProducerEpoch, ProducerId
+from tests.storage.conftest import World
 
 EPOCH = LeaderEpoch(0)
 
@@ -129,6 +131,31 @@ def test_a_log_rolls_by_the_time_of_its_records(world: Any, kit: Any) -> None:
     assert not log.roller.roll_if_time_due(kit.now_ms + 2001)
     assert log.roller.roll_if_time_due(kit.now_ms + 2002)
     assert not log.roller.roll_if_time_due(kit.now_ms + 9999), "an empty segment stays"
+
+
+def test_a_log_that_is_filled_with_old_records_is_not_rolled_at_each_check(
+    world: Any, kit: Any
+) -> None:
+    """As by a backfill: by the time of its first record each new segment is due at once."""
+    log = world.create(TopicConfig(segment_ms=1000))
+    for ms in range(0, 1000, 100):
+        kit.append(log, b"x", timestamp=kit.now_ms - 86_400_000 + ms, now_ms=kit.now_ms + ms)
+        assert not log.roller.roll_if_time_due(kit.now_ms + ms)
+    assert log.roller.roll_if_time_due(kit.now_ms + 1001)
+    kit.append(log, b"x", timestamp=kit.now_ms - 86_400_000, now_ms=kit.now_ms + 1002)
+    assert not log.roller.roll_if_time_due(kit.now_ms + 1003)
+
+
+def test_a_log_that_is_not_written_to_is_rolled_however_often_it_is_loaded(kit: Any) -> None:
+    files = MemoryFiles()
+    files.now_ms = kit.now_ms
+    world = World(files, "/data", "memory")
+    log = world.create(TopicConfig(segment_ms=1000))
+    kit.append(log, b"x", timestamp=kit.now_ms)
+    log.close()
+    log = world.load(clean=True, recovery_point=1, now_ms=kit.now_ms + 900)
+    assert not log.roller.roll_if_time_due(kit.now_ms + 1000)
+    assert log.roller.roll_if_time_due(kit.now_ms + 1001)
 
 
 def test_r39_a_roll_of_an_empty_active_segment_keeps_it(world: Any, kit: Any) -> None:
@@ -252,6 +279,34 @@ def test_a_time_finds_the_first_record_as_new_as_it(world: Any, kit: Any) -> Non
         newest = current.reader.max_timestamp_offset()
         assert newest is not None
         assert (newest.timestamp, newest.offset) == (max(stamps), stamps.index(max(stamps)))
+
+
+def test_the_newest_record_is_one_that_was_not_deleted(world: Any, kit: Any) -> None:
+    log = world.create(TopicConfig())
+    for extra in (9, 3, 7, 5):
+        batch = kit.batch(b"x", b"y", timestamp=kit.now_ms + 10 * extra)
+        log.appender.append_as_leader(batch, leader_epoch=EPOCH, now_ms=kit.now_ms)
+    log.advance_high_watermark_to(log.log_end_offset)
+    for log_start, newest in ((1, 1), (2, 5), (5, 5), (6, 7), (7, 7), (8, None)):
+        log.retention.delete_records_to(Offset(log_start))
+        found = log.reader.max_timestamp_offset()
+        assert (None if found is None else found.offset) == newest
+
+
+def test_to_find_a_time_in_a_large_segment_a_small_part_of_it_is_read(kit: Any) -> None:
+    files = MemoryFiles()
+    log = World(files, "/data", "memory").create(TopicConfig())
+    for index in range(500):
+        kit.append(log, b"x" * 5000, timestamp=kit.now_ms + index // 2)
+    reads: list[str] = []
+    files.on_call = lambda operation, path: reads.append(path) if operation == "read" else None
+    newest = log.reader.max_timestamp_offset()
+    assert newest is not None
+    assert newest.offset == 498
+    exact = log.reader.offset_for_timestamp(kit.now_ms + 200)
+    assert exact is not None
+    assert exact.offset == 400
+    assert len(reads) < 40
 
 
 def test_log_append_time_is_the_time_of_every_record(world: Any, kit: Any) -> None:

@@ -15,7 +15,7 @@ from strandline.records.control import ControlType, EndTransactionMarker
 from strandline.storage.files import UnreadableFile
 from strandline.storage.log import Log
 from strandline.storage.log_copy import BATCHES_MAX, LogCopy, SourceUnreadable
-from strandline.storage.log_directory import LogToLoad
+from strandline.storage.log_to_load import LogToLoad
 from strandline.storage.memory_files import MemoryFiles
 from strandline.types import LeaderEpoch, Offset, ProducerEpoch, ProducerId
 from tests.storage.conftest import NOW_MS, PARTITION, SMALL, Kit, World

@@ -13,7 +13,8 @@ from strandline.errors import StorageError
 from strandline.storage.clean_shutdown import CleanShutdown
 from strandline.storage.files import DiskFull, Files, LockHeld
 from strandline.storage.flush_plan import ClosePlan
-from strandline.storage.log_directory import LogDirectory, LogToLoad
+from strandline.storage.log_directory import LogDirectory
+from strandline.storage.log_to_load import LogToLoad
 from strandline.storage.memory_files import MemoryFiles
 from strandline.storage.meta_properties import ForeignDirectory
 from strandline.storage.real_files import RealFiles
@@ -25,6 +26,7 @@ HEX = "0123456789abcdef0123456789abcdef"
 ORDERS = TopicPartition("orders", 0)
 PAYMENTS = TopicPartition("pay.ments-eu", 11)
 TOPIC_ID = TopicId(int=7)
+LOG_END = Offset(1_000)
 
 
 @dataclass
@@ -37,6 +39,7 @@ class FakeLog:
     log_start_offset: Offset
     high_watermark: Offset
     topic_id: TopicId = TOPIC_ID
+    log_end_offset: Offset = LOG_END
     close_failure: StorageError | None = None
     events: list[str] = field(default_factory=list)
 

@@ -20,8 +20,8 @@ from strandline.storage.log_directory import (
     HIGH_WATERMARKS,
     RECOVERY_POINTS,
     LogDirectory,
-    LogToLoad,
 )
+from strandline.storage.log_to_load import LogToLoad
 from strandline.storage.memory_files import MemoryFiles
 from strandline.types import NO_TOPIC_ID, BrokerId, LeaderEpoch, Offset
 from tests.storage.conftest import NOW_MS, PARTITION, TOPIC_ID, Kit

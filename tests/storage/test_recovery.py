@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +12,8 @@ from strandline.config.topic import TopicConfig
 from strandline.errors import StorageError
 from strandline.records.batch import iterate_headers
 from strandline.storage.memory_files import MemoryFiles
+from strandline.storage.real_files import RealFiles
+from tests.storage.conftest import World
 
 
 def _rewrite(world: Any, name: str, data: bytes) -> None:
@@ -197,6 +201,20 @@ def test_reserved_space_is_given_back(world: Any, kit: Any) -> None:
     assert not log.recovery_report.cuts
     kit.fill(log, 100)
     assert [offset for offset, _ in kit.records(world.reopen(log))] == list(range(103))
+
+
+def test_reserved_space_is_given_back_by_a_roll_under_other_settings(
+    tmp_path: Path, kit: Any
+) -> None:
+    world = World(RealFiles(), str(tmp_path / "orders-0"), "real")
+    reserved = TopicConfig(segment_bytes=10_000, preallocate=True)
+    log = world.create(reserved)
+    kit.fill(log, 3)
+    log.update_config(replace(reserved, preallocate=False))
+    log.roller.roll(kit.now_ms)
+    kit.fill(log, 3)
+    log = world.reopen(log)
+    assert [offset for offset, _ in kit.records(log)] == list(range(6))
 
 
 def test_a_clean_start_survives_a_last_segment_that_was_damaged_since(world: Any, kit: Any) -> None:

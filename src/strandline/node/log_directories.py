@@ -21,7 +21,8 @@ from strandline.storage.directory_names import DirectoryKind, retired_directory_
 from strandline.storage.durable_directory import make_durably
 from strandline.storage.files import Files, join
 from strandline.storage.log import Log
-from strandline.storage.log_directory import LogDirectory, LogToLoad
+from strandline.storage.log_directory import LogDirectory
+from strandline.storage.log_to_load import LogToLoad
 from strandline.storage.meta_properties import read_meta_properties
 from strandline.types import NO_TOPIC_ID, BrokerId, Lives, TopicId, TopicPartition
 

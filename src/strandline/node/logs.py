@@ -19,9 +19,10 @@ from strandline.errors import StorageError
 from strandline.storage.directory_names import future_directory_name
 from strandline.storage.files import Files, NoRoom, join
 from strandline.storage.log import Log
-from strandline.storage.log_directory import LogDirectory, LogToLoad
+from strandline.storage.log_directory import LogDirectory
 from strandline.storage.log_offsets import LogOffsets
-from strandline.types import NO_OFFSET, NO_TOPIC_ID, Instant, Offset, TopicId, TopicPartition
+from strandline.storage.log_to_load import LogToLoad
+from strandline.types import NO_OFFSET, NO_TOPIC_ID, Instant, TopicId, TopicPartition
 
 log = logging.getLogger(__name__)
 
@@ -170,10 +171,7 @@ class Logs:
         if truncated.offsets.log_start_fell and directory is not None:
             directory.write_log_starts()
         if directory is not None:
-            cleaned_to = directory.cleaner_offsets.get(truncated.topic_partition, Offset(0))
-            if cleaned_to > truncated.log_end_offset:
-                # What takes the place of what was cut is dirty.
-                directory.set_cleaner_offset(truncated.topic_partition, truncated.log_end_offset)
+            directory.settle_cleaner_offset(truncated)
         if truncated.offsets.high_watermark_fell and directory is not None:
             directory.write_high_watermarks()
         truncated.offsets.checkpoints_written()
@@ -274,6 +272,7 @@ class Logs:
             # The tables may promise more than the log has now; see `LogDirectory.load_logs`.
             directory.write_recovery_points()
             directory.write_high_watermarks()
+            directory.settle_cleaner_offset(loaded)
         except StorageError:
             directory.add(failed)
             loaded.close()

@@ -34,7 +34,6 @@ from strandline.storage.flush_plan import ClosePlan
 from strandline.storage.leader_epochs import FILE_NAME as LEADER_EPOCHS_NAME
 from strandline.storage.leader_epochs import LeaderEpochs
 from strandline.storage.log_appender import LogAppender
-from strandline.storage.log_directory import LogToLoad
 from strandline.storage.log_flusher import LogFlusher
 from strandline.storage.log_health import LogHealth
 from strandline.storage.log_offsets import LogOffsets
@@ -42,6 +41,7 @@ from strandline.storage.log_parts import LogParts, PartitionDirectory
 from strandline.storage.log_reader import LogReader
 from strandline.storage.log_roller import LogRoller
 from strandline.storage.log_settings import LogSettings
+from strandline.storage.log_to_load import LogToLoad
 from strandline.storage.producer_state import ProducerStates
 from strandline.storage.recovery import Recovery
 from strandline.storage.recovery_report import RecoveryReport

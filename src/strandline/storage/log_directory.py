@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, Generic, Protocol, TypeVar
 
 from strandline.errors import StorageError
@@ -47,6 +47,7 @@ from strandline.storage.files import (
     parent_of,
 )
 from strandline.storage.flush_plan import Closing, finish
+from strandline.storage.log_to_load import LogToLoad
 from strandline.storage.meta_properties import ForeignDirectory, MetaProperties, claim_directory
 from strandline.types import NO_OFFSET, BrokerId, Offset, TopicId, TopicPartition
 
@@ -74,24 +75,10 @@ class PartitionLog(Closable, Protocol):
     def log_start_offset(self) -> Offset: ...
 
     @property
+    def log_end_offset(self) -> Offset: ...
+
+    @property
     def high_watermark(self) -> Offset: ...
-
-
-@dataclass(frozen=True, slots=True)
-class LogToLoad:
-    """One partition found on disk and what the checkpoints say of it (0 where they are silent)."""
-
-    topic_partition: TopicPartition
-    directory: str
-    recovery_point: Offset
-    log_start_offset: Offset
-    high_watermark: Offset
-    needs_recovery: bool
-    """The last shutdown was not clean: segments from the recovery point on must be scanned."""
-    cleaned_to: Offset = NO_OFFSET
-    """Compaction has come so far; `NO_OFFSET` if it was never there."""
-    is_future: bool = False
-    """It is a copy of a log in another log directory, whose place it is to take."""
 
 
 LogType = TypeVar("LogType", bound=PartitionLog)
@@ -164,6 +151,8 @@ class LogDirectory(Generic[LogType]):
                     found = self._to_load[-1]
                     loaded = load_log(found)
                     (self.futures if found.is_future else self.logs)[found.topic_partition] = loaded
+                    # The last process may have ended between a truncation and this.
+                    self.settle_cleaner_offset(loaded)
                     fell |= loaded.recovery_point < found.recovery_point
                     is_less_committed |= loaded.high_watermark < found.high_watermark
                     self._to_load.pop()
@@ -253,6 +242,12 @@ class LogDirectory(Generic[LogType]):
         self._cleaner_offsets[topic_partition] = offset
         with self._or_offline("checkpoint"):
             self._cleaner_table.write(self._cleaner_offsets)
+
+    def settle_cleaner_offset(self, truncated: LogType) -> None:
+        """A log may have been truncated: what takes the place of what was cut is dirty."""
+        at, end = truncated.topic_partition, truncated.log_end_offset
+        if self._cleaner_offsets.get(at, NO_OFFSET) > end:
+            self.set_cleaner_offset(at, end)
 
     def go_offline(self, reason: str) -> None:
         """A disk operation failed: nothing here is used any more. The first reason stays."""

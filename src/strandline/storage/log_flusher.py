@@ -168,7 +168,8 @@ class LogFlusher:
             return False
         if plan.directories:
             for segment in plan.segments:
-                segment.synced_names = True
+                aborts = segment.transaction_index.file  # made by the first abort: since, perhaps
+                segment.synced_names = aborts is None or aborts in plan.files
         synced = {file.path for file in plan.files}
         self._unsynced_snapshots = [p for p in self._unsynced_snapshots if p not in synced]
         if not self._offsets.advance_recovery_point_to(plan.up_to):

@@ -10,10 +10,12 @@ that offset; clients skip what they did not ask for.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from strandline.errors import CorruptRecords, ErrorCode, ProtocolError, StorageError
-from strandline.records.record import read_records
+from strandline.records.batch import BatchHeader
+from strandline.records.record import Record, read_records
 from strandline.storage.batch_scan import damaged, header_at, headers_between
 from strandline.storage.bookmarks import READ_BYTES_MAX, Bookmark, Bookmarks, Cut, Run
 from strandline.storage.files import File
@@ -186,14 +188,34 @@ class LogReader:
 
     def max_timestamp_offset(self) -> TimestampedOffset | None:
         """The first record with the largest timestamp in the log; None when there is none."""
-        best: Segment | None = None
-        for segment in self._segments.all:
+        first, *others = self._segments.all
+        best = self._newest_in(first)
+        for segment in others:
             largest = segment.largest_timestamp().timestamp
-            if largest >= 0 and (best is None or largest > best.largest_timestamp().timestamp):
-                best = segment
-        if best is None:
+            if largest >= 0 and (best is None or largest > best.timestamp):
+                best = self._first_at_least(segment, largest) or best
+        return best
+
+    def _newest_in(self, segment: Segment) -> TimestampedOffset | None:
+        """The first record with the largest timestamp that is not below the log start."""
+        largest = segment.largest_timestamp().timestamp
+        if largest < 0:
             return None
-        return self._first_at_least(best, best.largest_timestamp().timestamp)
+        found = self._first_at_least(segment, largest)
+        log_start = self._offsets.log_start_offset
+        if found is not None or log_start <= segment.base_offset:
+            return found
+        # The record with it was deleted: of those that are left another one is the newest.
+        newest = -1
+        start = segment.floor_position(log_start).position
+        for position, header in headers_between(segment.log, start, segment.size):
+            if header.base_offset >= log_start:
+                newest = max(newest, header.max_timestamp)
+            elif header.last_offset >= log_start:
+                for record in self._records_at(segment, position, header):
+                    if record.offset >= log_start:
+                        newest = max(newest, record.timestamp)
+        return None if newest < 0 else self._first_at_least(segment, newest)
 
     def end_offset_for_epoch(self, epoch: LeaderEpoch) -> tuple[LeaderEpoch, Offset]:
         """The largest epoch up to `epoch` that this log has, and where it ends (KIP-101)."""
@@ -220,21 +242,23 @@ class LogReader:
 
     def _first_at_least(self, segment: Segment, timestamp: int) -> TimestampedOffset | None:
         """The first record in the segment, not below the log start, with that timestamp or more."""
-        before = segment.with_indexes(lambda: segment.time_index.lookup(timestamp))
-        # Records at the timestamp of the entry itself may stand in front of its offset.
-        low = before.offset if before.timestamp < timestamp else segment.base_offset
+        # An entry at the timestamp itself would be too far: such records may stand in front of it.
+        low = segment.with_indexes(lambda: segment.time_index.lookup(timestamp - 1)).offset
         log_start = self._offsets.log_start_offset
         start = segment.floor_position(max(low, log_start)).position
         for position, header in headers_between(segment.log, start, segment.size):
             if header.max_timestamp < timestamp or header.last_offset < log_start:
                 continue
-            data = segment.log.read_at(position, header.size_bytes)
-            try:
-                for record in read_records(data):
-                    if record.timestamp >= timestamp and record.offset >= log_start:
-                        return TimestampedOffset(
-                            record.timestamp, record.offset, header.leader_epoch
-                        )
-            except CorruptRecords as error:
-                raise damaged(segment.log, position, str(error)) from error
+            for record in self._records_at(segment, position, header):
+                if record.timestamp >= timestamp and record.offset >= log_start:
+                    return TimestampedOffset(record.timestamp, record.offset, header.leader_epoch)
         return None
+
+    @staticmethod
+    def _records_at(segment: Segment, position: int, header: BatchHeader) -> Iterator[Record]:
+        """The records of the batch there. Raises `StorageError` where they do not parse."""
+        data = segment.log.read_at(position, header.size_bytes)
+        try:
+            yield from read_records(data)
+        except CorruptRecords as error:
+            raise damaged(segment.log, position, str(error)) from error

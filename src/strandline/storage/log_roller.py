@@ -70,8 +70,7 @@ class LogRoller:
         try:
             snapshot = self._producers.take_snapshot(base, sync=False)
             old.close_indexes()
-            if config.preallocate:
-                old.trim_log()
+            old.trim_reserved()
         except StorageError:
             old.reopen_indexes(config)
             self._discard(new)
@@ -83,13 +82,17 @@ class LogRoller:
         return new
 
     def roll_if_time_due(self, now_ms: int) -> bool:
-        """Close the active segment if its first record is older than `segment.ms`.
+        """Close the active segment if its first record is older than `segment.ms`, and the segment
+        as well: a log that is filled with old records would get a new one with each call.
 
         Kafka does this only with the next append; a log that is not written to would keep its
         last segment from compaction and retention for ever.
         """
         active = self._segments.active
-        due_ms = min(active.roll_at_timestamp, active.roll_at_ms)
+        due_ms = max(
+            min(active.roll_at_timestamp, active.roll_at_ms),
+            active.created_ms + active.roll_after_ms,
+        )
         if self._health.failure is not None or active.size == 0 or now_ms <= due_ms:
             return False
         self.roll(now_ms)

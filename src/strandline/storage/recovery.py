@@ -23,9 +23,9 @@ from strandline.records.batch import BatchHeader
 from strandline.storage.batch_scan import SCAN_CHUNK_BYTES, DamagedSegment, headers_between
 from strandline.storage.index_file import DamagedIndex
 from strandline.storage.leader_epochs import EpochEntry
-from strandline.storage.log_directory import LogToLoad
 from strandline.storage.log_parts import LogParts
 from strandline.storage.log_roller import LogRoller
+from strandline.storage.log_to_load import LogToLoad
 from strandline.storage.open_transactions import CompletedTransaction
 from strandline.storage.recovery_report import Cut, RecoveryReport
 from strandline.storage.replay import replay_producers
@@ -244,8 +244,11 @@ class Recovery:
         if len(log.segments):
             end = self._end_of_last()
             if end >= found.log_start_offset:
-                log.segments.last.open_for_append(self._config, end)
-                self._roller.start_segment(log.segments.last, self._now_ms)
+                last = log.segments.last
+                last.open_for_append(self._config, end)
+                # Its age counts from the last write, not from this start: there may be one a day.
+                written_ms = self._files.modified_ms(last.log.path)
+                self._roller.start_segment(last, min(written_ms, self._now_ms))
                 return end
             # Files were removed behind our back: what is left was all deleted before.
             reason = f"everything is below the log start {found.log_start_offset}"

@@ -168,6 +168,11 @@ class Segment(IndexedSegment):
         """Give space back that was reserved and never used."""
         self.log.truncate(self.size)
 
+    def trim_reserved(self) -> None:
+        """As `trim_log`, for a file that may have been reserved under earlier settings."""
+        if self.files.size_of(self.log.path) > self.size:
+            self.trim_log()
+
     def start_recovery(self, config: TopicConfig) -> None:
         """Forget all indexes, in order to read every batch and `note_batch` it."""
         self.index_interval_bytes = config.index_interval_bytes

@@ -116,6 +116,8 @@ class Segments:
 
     def index_abort(self, segment: Segment, aborted: AbortedTransaction) -> None:
         """Write an aborted transaction into the index of one of them. Raises `StorageError`."""
+        if segment.transaction_index.file is None:
+            segment.synced_names = False  # the file gets its name now
         segment.transaction_index.append(aborted)
         self._with_aborts = None
 

@@ -42,6 +42,18 @@ def filled(world: World, segments: int, *, gap_ms: int = 100, **settings: Any) -
     return log
 
 
+def test_records_without_a_time_wait_as_long_as_their_file_is_young(world: World) -> None:
+    world.files.now_ms = NOW_MS
+    log = world.create(replace(COMPACTED, min_compaction_lag_ms=60_000))
+    for value in (b"1", b"2"):
+        put(log, (b"key", value), now_ms=-1)
+    log.roller.roll(NOW_MS)
+    found = cleanable_range(log, None, NOW_MS + 59_999)
+    assert (found.first_uncleanable, found.bound) == (0, Bound.MIN_COMPACTION_LAG)
+    found = cleanable_range(log, None, NOW_MS + 60_000)
+    assert (found.first_uncleanable, found.bound) == (2, Bound.ACTIVE_SEGMENT)
+
+
 def test_everything_below_the_active_segment_is_cleanable(world: World) -> None:
     log = filled(world, 4)
     put(log, (b"key", b"active"))

@@ -21,7 +21,8 @@ from strandline.sim.checkers.marks import mark_without_role
 from strandline.sim.checkers.partition_model import PartitionModel
 from strandline.sim.checkers.violations import Findings
 from strandline.storage.log import Log
-from strandline.storage.log_directory import LogDirectory, LogToLoad
+from strandline.storage.log_directory import LogDirectory
+from strandline.storage.log_to_load import LogToLoad
 from strandline.storage.memory_files import MemoryFiles, ProcessEnded
 from strandline.types import TopicPartition
 

@@ -138,7 +138,10 @@ def _bound(log: Log, first_dirty: Offset, now_ms: int) -> tuple[Offset, Bound]:
     lag_ms = log.config.min_compaction_lag_ms
     if lag_ms > 0:
         for segment in dirty_closed_segments(log, first_dirty):
-            if segment.largest_timestamp().timestamp > now_ms - lag_ms:
+            newest_ms = segment.largest_timestamp().timestamp
+            if newest_ms < 0:
+                newest_ms = log.files.modified_ms(segment.log.path)
+            if newest_ms > now_ms - lag_ms:
                 bounds.append((Offset(segment.base_offset), Bound.MIN_COMPACTION_LAG))
                 break
     return min(bounds, key=lambda bound: bound[0])
