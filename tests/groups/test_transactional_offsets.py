@@ -21,6 +21,7 @@ from strandline.protocol.messages.txn_offset_commit import (
 )
 from strandline.protocol.messages.write_txn_markers import WritableTxnMarker
 from strandline.types import LeaderEpoch, TopicPartition
+from tests.groups.conftest import World
 
 ORDERS_0 = TopicPartition("orders", 0)
 PRODUCER = 77
@@ -119,6 +120,43 @@ def test_a_refused_commit_is_not_pending(world) -> None:
     assert pending_commit(world, 5) == ErrorCode.INVALID_TXN_STATE
     end(world, commits=True)
     assert world.offsets() == {}
+
+
+@pytest.mark.parametrize("commits", [True, False])
+def test_a_refused_commit_leaves_the_one_before_it_pending(world: World, commits: bool) -> None:
+    """It is in the log, and the next coordinator would have it."""
+    world.commit_error((0, 1))
+    pending_commit(world, 5)
+    world.fail_with = ErrorCode.NOT_ENOUGH_REPLICAS
+    assert pending_commit(world, 10) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert stable(world) == (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+    end(world, commits=commits)
+    assert world.offsets() == {ORDERS_0: 5 if commits else 1}
+
+
+def test_of_several_commits_that_are_refused_none_comes_back(world: World) -> None:
+    pending_commit(world, 5)
+    world.hold = True
+    for offset in (6, 7):
+        assert pending_commit(world, offset) is None
+    for _ in range(2):
+        world.refuse(ErrorCode.NOT_ENOUGH_REPLICAS)
+    world.hold = False
+    end(world, commits=True)
+    assert world.offsets() == {ORDERS_0: 5}
+
+
+def test_a_refused_commit_does_not_bring_back_what_was_overtaken(world: World) -> None:
+    pending_commit(world, 5)
+    world.hold = True
+    world.commit((0, 9))
+    assert pending_commit(world, 10) is None
+    world.release(1)
+    world.refuse(ErrorCode.NOT_ENOUGH_REPLICAS)
+    world.hold = False
+    assert stable(world) == (9, ErrorCode.NONE)
+    end(world, commits=True)
+    assert world.offsets() == {ORDERS_0: 9}
 
 
 def test_what_is_written_later_counts(world) -> None:

@@ -17,8 +17,11 @@ from strandline.sharing.values import AckBatch, Limits, LogBatch
 from strandline.types import Instant
 
 LIMITS = Limits(lock_ms=100, deliveries_max=3, window_max=12)
-BATCHES = [LogBatch(0, 2), LogBatch(3, 3), LogBatch(6, 9), LogBatch(10, 10, True)]
-BATCHES += [LogBatch(first, first + 1) for first in range(12, 40, 2)]
+BATCHES = [LogBatch(0, 2), LogBatch(3, 3), LogBatch(6, 9), LogBatch(10, 13, True)]
+BATCHES += [LogBatch(first, first + 1) for first in range(15, 41, 2)]
+HIDDEN = {
+    offset for each in BATCHES if each.is_hidden for offset in range(each.first, each.last + 1)
+}
 LOG_END = 41
 MEMBERS = ("a", "b", "c")
 
@@ -74,9 +77,8 @@ class SharePartitionMachine(RuleBasedStateMachine):
             self.entries[offset] = Entry()
         for offset in range(self.start, self.partition.end_offset + 1):
             entry = self.entries.get(offset)
-            is_hidden = any(b.is_hidden and b.first <= offset <= b.last for b in BATCHES)
             first = found[0].first if found else 0
-            passed = position <= offset < first or (is_hidden and offset >= position)
+            passed = position <= offset < first or (offset in HIDDEN and offset >= position)
             if entry is not None and passed and entry.state is RecordState.AVAILABLE:
                 reached = max((each.last for each in given), default=-1)
                 if not entry.write and (offset < first or offset < max(reached, offset + 1)):
@@ -90,6 +92,7 @@ class SharePartitionMachine(RuleBasedStateMachine):
                 assert entry.state is RecordState.AVAILABLE, offset
                 assert not entry.write, offset
                 assert offset not in self.accepted
+                assert offset not in HIDDEN
                 entry.state, entry.member = RecordState.ACQUIRED, member
                 entry.until = self.now + LIMITS.lock_ms
                 entry.deliveries += 1
@@ -238,3 +241,27 @@ class SharePartitionMachine(RuleBasedStateMachine):
 
 TestSharePartition = SharePartitionMachine.TestCase
 TestSharePartition.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+
+
+NOW = Instant(0, 0)
+
+
+def test_a_hidden_batch_is_passed_as_a_whole_also_where_batches_may_be_split() -> None:
+    """Its first offsets were archived, and the others given out with the next batch."""
+    partition = SharePartition(0)
+    batches = [LogBatch(0, 9, True), LogBatch(10, 10, True), LogBatch(11, 20)]
+    given = partition.acquire("a", batches, Limits(), NOW, records_max=3, is_strict=True)
+    assert given == [(11, 13, 1)]
+    assert partition.first_offset == 11
+
+
+def test_a_full_window_that_ends_in_a_hidden_batch() -> None:
+    """The batch was split while its group read what was aborted as well."""
+    partition, limits = SharePartition(0), Limits(window_max=3)
+    partition.acquire("a", [LogBatch(0, 9)], limits, NOW, records_max=3, is_strict=True)
+    partition.release("a", limits)
+    batches = [LogBatch(0, 9, True), LogBatch(10, 12)]
+    for expected in ([], [(10, 12, 1)]):
+        given = partition.acquire("a", batches, limits, NOW, records_max=3, is_strict=True)
+        assert given == expected
+    assert partition.first_offset == 10

@@ -125,6 +125,8 @@ class Membership:
     ) -> None:
         if group.storing_generation == generation:
             group.storing_generation = None
+        if self._shard.groups.get(group.group_id) is not group:
+            return  # it has become a consumer group meanwhile, and everyone has been told
         if group.state is not GroupState.COMPLETING_REBALANCE or group.generation != generation:
             return  # a rebalance has begun meanwhile, and everyone has been told
         if error is None:

@@ -10,7 +10,7 @@ marker that commits their transaction, unless a write of later in the log has ov
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -37,8 +37,9 @@ class OffsetStore:
         self._committed: dict[str, dict[TopicPartition, OffsetCommitValue]] = {}
         self._in_flight: dict[str, dict[TopicPartition, list[_Write]]] = {}
         """Writes of each partition in the order of the log; no empty lists, no empty groups."""
-        self._pending: dict[ProducerId, dict[tuple[str, TopicPartition], _Write]] = {}
-        """The newest offset of each partition in each open transaction."""
+        self._pending: dict[ProducerId, dict[tuple[str, TopicPartition], list[_Write]]] = {}
+        """Of each partition in each open transaction the newest durable offset, and those in
+        flight behind it, in the order of the log; no empty lists, no empty transactions."""
 
     def committed(self, group_id: str) -> Offsets:
         """The durable offsets of a group."""
@@ -127,29 +128,46 @@ class OffsetStore:
         writes = self._pending.setdefault(producer_id, {})
         for record in records:
             write = _Write(append_id, record.value)
-            writes[record.group_id, record.topic_partition] = write
+            writes.setdefault((record.group_id, record.topic_partition), []).append(write)
 
-    def refuse_pending(self, append_id: int, producer_id: ProducerId, record: OffsetRecord) -> None:
-        """An offset of a transaction could not be appended."""
-        writes = self._pending.get(producer_id, {})
-        write = writes.get((record.group_id, record.topic_partition))
-        if write is not None and write.append_id == append_id:
-            del writes[record.group_id, record.topic_partition]
-            if not writes:
-                del self._pending[producer_id]
+    def settle_pending(
+        self, append_id: int, producer_id: ProducerId, record: OffsetRecord, *, durable: bool
+    ) -> None:
+        """An offset of a transaction has become durable, or will never be. What the transaction
+        wrote before counts no more, or goes on to count."""
+
+        def is_over(write: _Write) -> bool:
+            return write.append_id < append_id if durable else write.append_id == append_id
+
+        self._forget_pending(producer_id, record.group_id, record.topic_partition, is_over)
 
     def end_transaction(self, producer_id: ProducerId, *, commits: bool) -> frozenset[str]:
         """A marker is durable; returns the groups of which offsets were pending."""
         writes = self._pending.pop(producer_id, {})
-        for (group_id, topic_partition), write in writes.items():
+        for (group_id, topic_partition), offsets in writes.items():
             if commits:
-                self.replay(OffsetRecord(group_id, topic_partition, write.value))
+                self.replay(OffsetRecord(group_id, topic_partition, offsets[-1].value))
         return frozenset(group_id for group_id, _ in writes)
 
     def _overtake(self, group_id: str, topic_partition: TopicPartition, append_id: int) -> None:
-        for producer_id, writes in list(self._pending.items()):
-            write = writes.get((group_id, topic_partition))
-            if write is not None and write.append_id < append_id:
-                del writes[group_id, topic_partition]
-                if not writes:
-                    del self._pending[producer_id]
+        for producer_id in list(self._pending):
+            self._forget_pending(
+                producer_id, group_id, topic_partition, lambda write: write.append_id < append_id
+            )
+
+    def _forget_pending(
+        self,
+        producer_id: ProducerId,
+        group_id: str,
+        topic_partition: TopicPartition,
+        is_over: Callable[[_Write], bool],
+    ) -> None:
+        writes = self._pending.get(producer_id, {})
+        offsets = writes.get((group_id, topic_partition))
+        if offsets is None:
+            return
+        offsets[:] = [write for write in offsets if not is_over(write)]
+        if not offsets:
+            del writes[group_id, topic_partition]
+        if not writes:
+            del self._pending[producer_id]

@@ -54,13 +54,14 @@ class ShardState:
             if isinstance(record, OffsetRecord):
                 if producer_id == NO_PRODUCER_ID:
                     self.offsets.settle(append_id, record, durable=durable)
-                elif not durable:
-                    self.offsets.refuse_pending(append_id, producer_id, record)
+                else:
+                    self.offsets.settle_pending(append_id, producer_id, record, durable=durable)
                 self._settle_owner(record.group_id, durable=durable)
             elif isinstance(record, GroupRecord):
                 self._settle_group(record, durable=durable)
         self._settle_consumer_groups(records, durable=durable)
         self._settle_share_groups(records, durable=durable)
+        self._drop_ended(records)
 
     def end_transaction(self, marker: WritableTxnMarker) -> None:
         """A marker is durable: offsets of its transaction are committed, or vanish."""
@@ -95,13 +96,9 @@ class ShardState:
                 touched[record.group_id] = group
                 if durable:
                     group.durable.apply(record)
-        for group_id, group in touched.items():
-            if not durable:
+        if not durable:
+            for group_id, group in touched.items():
                 group.start_over(self._undecided_records(group_id))
-            exists = group.durable.exists or group.image.exists
-            if not exists and not self._is_writing(group_id):
-                del self.consumer_groups[group_id]
-                self._keep_simple_group(group_id)
 
     def _settle_share_groups(self, records: Sequence[StateRecord], *, durable: bool) -> None:
         touched: dict[str, ShareGroup] = {}
@@ -111,15 +108,28 @@ class ShardState:
                 touched[record.group_id] = group
                 if durable:
                     group.durable.apply(record)
-        for group_id, group in touched.items():
-            if not durable:
+        if not durable:
+            for group_id, group in touched.items():
                 group.start_over(
                     record
                     for record in self._undecided()
                     if isinstance(record, ShareRecord) and record.group_id == group_id
                 )
-            exists = group.durable.exists or group.image.exists
-            if not exists and not self._is_writing(group_id):
+
+    def _drop_ended(self, records: Sequence[StateRecord]) -> None:
+        """Forget the groups of these records that are no more, when nothing of the name is under
+        way: the last to settle may be a record of another kind, behind the tombstone."""
+        for group_id in dict.fromkeys(record.group_id for record in records):
+            if self._is_writing(group_id):
+                continue
+            group = self.consumer_groups.get(group_id)
+            if group is not None and not (group.durable.exists or group.image.exists):
+                del self.consumer_groups[group_id]
+                self._keep_simple_group(group_id)
+            share_group = self.share_groups.get(group_id)
+            if share_group is not None and not (
+                share_group.durable.exists or share_group.image.exists
+            ):
                 del self.share_groups[group_id]
 
     def _undecided_records(self, group_id: str) -> list[ConsumerRecord]:

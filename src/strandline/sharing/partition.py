@@ -158,12 +158,15 @@ class SharePartition:
                 break
             if batch.last < position:
                 continue
-            most = records_max - count if is_strict else batch.last - position + 1
+            is_split = is_strict and not batch.is_hidden
+            most = records_max - count if is_split else batch.last - position + 1
             last = self._extend(batch.last, most, limits)
             if last < position:
                 break
             if batch.is_hidden:
                 self._archive(position, last)
+                if last < batch.last:
+                    break  # the window is full: what is left must not pass for the next batch's
                 position = last + 1
                 continue
             taken, position = self._take(position, last, most, held)

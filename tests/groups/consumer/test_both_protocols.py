@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from strandline.errors import ErrorCode
@@ -14,6 +17,7 @@ from strandline.protocol.messages.consumer_protocol import (
 from strandline.protocol.messages.consumer_protocol import TopicPartition as Numbers
 from strandline.protocol.messages.join_group import JoinGroupRequestProtocol
 from strandline.protocol.schema import encode_versioned
+from tests.groups.consumer.conftest import Cluster
 
 ALL_ORDERS = {("orders", number) for number in range(4)}
 SESSION_MS = 45_000
@@ -71,6 +75,7 @@ class ClassicClient:
         token = self.world.sync(
             self.member_id, self.generation, assignments, group_instance_id=self.instance_id
         )
+        self.syncing = token
         answer = self.world.replies.get(token)
         if answer is not None and code(answer) is ErrorCode.NONE:
             self.owned = set(assigned_partitions(answer.assignment))
@@ -107,6 +112,15 @@ def classic_group(world):
         return clients
 
     return make
+
+
+def storing_an_assignment(world: Any, classic: ClassicClient) -> None:
+    """The log is slow while the first assignment of a group is being stored."""
+    classic.join()
+    world.advance(9_001)
+    classic.joined()
+    world.hold = True
+    classic.sync([(classic.member_id, world.assignment(*sorted(ALL_ORDERS)))])
 
 
 def settle(world, *clients, rounds=8) -> None:
@@ -230,6 +244,37 @@ class TestUpgrade:
             second.member_id,
         }
         assert world.fail_over(2).describe() == world.describe()
+
+    def test_one_while_an_assignment_takes_too_long_to_be_stored(self, world: Any) -> None:
+        """The classic group that was replaced went on for itself: it rebalanced, and its record
+        came behind its tombstone."""
+        classic, newcomer = ClassicClient(world), world.client("new")
+        storing_an_assignment(world, classic)
+        token = world.ask(newcomer.request(topic_partitions=[], **newcomer.first))
+        assert code(world.replies[classic.syncing]) is ErrorCode.REBALANCE_IN_PROGRESS
+        world.advance(world.settings.offset_commit_timeout_ms + 1)
+        world.hold = False
+        world.release()
+        assert code(world.replies[token]) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        for _ in range(8):  # a rebalance takes no longer
+            settle(world, newcomer, classic)
+            world.advance(9_000)
+        assert shares(newcomer, classic) == [2, 2]
+        later = world.fail_over(2)
+        assert later.describe() == world.describe()
+        assert [each.group_type for each in later.coordinator.overviews()] == ["consumer"]
+
+    def test_one_that_is_refused_while_an_assignment_is_being_stored(self, world: Any) -> None:
+        classic, newcomer = ClassicClient(world), world.client("new")
+        storing_an_assignment(world, classic)
+        world.ask(newcomer.request(topic_partitions=[], **newcomer.first))
+        world.release(1)
+        world.refuse(ErrorCode.NOT_ENOUGH_REPLICAS)
+        world.hold = False
+        assert code(classic.join()) is ErrorCode.NONE
+        classic.sync([(classic.member_id, world.assignment(*sorted(ALL_ORDERS)))])
+        assert classic.owned == ALL_ORDERS
+        assert world.state() == "Stable"
 
     def test_those_who_wait_in_a_join_are_told_to_join_again(self, world) -> None:
         waiting = ClassicClient(world)
@@ -407,3 +452,41 @@ class TestDowngrade:
         later = world.fail_over(2)
         assert later.state() == "Stable"
         assert members
+
+    def test_one_beside_a_commit_leaves_the_way_back_open(self, world: Any) -> None:
+        """The consumer group's tombstone was durable, and it was never dropped."""
+        newcomer, classic = world.client("new"), ClassicClient(world)
+        newcomer.beat()
+        classic.join()
+        settle(world, newcomer, classic)
+        world.hold = True
+        world.ask(newcomer.request(member_epoch=-1))
+        token = world.commit(
+            (0, 7), member_id=classic.member_id, generation=classic.generation, version=9
+        )
+        world.hold = False
+        world.release()
+        assert world.replies[token].topics[0].partitions[0].error_code == ErrorCode.NONE
+        settle(world, classic)
+        assert code(world.client("newer").beat()) is ErrorCode.NONE
+        assert {member.member_type for member in world.describe().members} == {0, 1}
+
+    def test_an_empty_consumer_group_may_come_back_at_any_time(
+        self, consumer_world_type: Callable[..., Any], cluster: Cluster
+    ) -> None:
+        """Its tombstone and the record of the classic group were under way at once."""
+        settings = GroupSettings(initial_rebalance_delay_ms=0)
+        world = consumer_world_type(settings, cluster=cluster)
+        member = world.client()
+        member.beat()
+        member.leave()
+        world.hold = True
+        classic = ClassicClient(world)
+        classic.join()
+        world.advance(1)
+        classic.joined()
+        classic.sync([(classic.member_id, world.assignment(("orders", 0)))])
+        world.hold = False
+        world.release()
+        world.leave(classic.member_id)
+        assert code(world.client("later").beat()) is ErrorCode.NONE

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from strandline.errors import ErrorCode
@@ -168,6 +170,42 @@ class TestEnds:
         assert delete(world) == ErrorCode.COORDINATOR_NOT_AVAILABLE
         assert world.states()[0] == "Empty"
         assert delete(world) == ErrorCode.NONE
+
+    @pytest.mark.parametrize("refusal", [None, ErrorCode.NOT_ENOUGH_REPLICAS])
+    def test_a_name_is_free_after_a_commit_beside_the_deletion(
+        self, world: Any, refusal: ErrorCode | None
+    ) -> None:
+        """Members were told COORDINATOR_NOT_AVAILABLE for ever."""
+        first = world.client()
+        first.beat()
+        first.leave()
+        world.hold = True
+        world.ask(DeleteGroupsRequest(groups_names=["g"]))
+        world.commit((0, 5))
+        world.release(1)
+        early = world.client("early").beat()
+        assert early.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        world.hold = False
+        if refusal is None:
+            world.release()
+        else:
+            world.refuse(refusal)
+        assert world.client("later").beat().error_code == ErrorCode.NONE
+        assert world.offsets() == ({TopicPartition("orders", 0): 5} if refusal is None else {})
+
+    def test_offsets_outlive_a_group_that_could_not_be_stored(self, world: Any) -> None:
+        """The group was kept for ever, and did not exist."""
+        member = world.client()
+        world.hold = True
+        world.ask(member.request(topic_partitions=[], **member.first))
+        world.commit((0, 5), member_id=member.member_id, generation=2)
+        world.refuse(ErrorCode.NOT_ENOUGH_REPLICAS)
+        world.hold = False
+        world.release()
+        assert world.offsets() == {TopicPartition("orders", 0): 5}
+        assert world.state() == "Empty"
+        assert delete(world) == ErrorCode.NONE
+        assert member.beat().error_code == ErrorCode.NONE
 
     def test_offsets_of_topics_that_members_read_do_not_expire(
         self, world, commit, cluster

@@ -7,6 +7,7 @@ between leaves nothing unknown.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
@@ -17,7 +18,7 @@ from strandline.groups.shard import MOVED, Shard, coordinator_error
 from strandline.groups.share.assignor import NAME
 from strandline.groups.share.group import ShareGroup
 from strandline.groups.share.heartbeats import ShareChange
-from strandline.groups.share.image import KeptTopic, ShareImage, burial
+from strandline.groups.share.image import KeptTopic, ShareImage, burial, places
 from strandline.groups.share.records import ShareKind
 from strandline.protocol.messages.share_group_describe import (
     Assignment,
@@ -66,13 +67,35 @@ class ShareAdmin:
     def delete(self, group_id: str, now: Instant, deliver: Deliver) -> None:
         """End a group, and all states of its partitions."""
         group = self._empty_group(group_id)
-        kept = group.image.partitions
+        kept = ending = group.image.partitions
         partitions: dict[TopicId, frozenset[int]] = {}
         for topics in (kept.initializing, kept.initialized):
             for topic_id, topic in topics.items():
                 partitions[topic_id] = partitions.get(topic_id, frozenset()) | topic.partitions
+                ending = ending.ending(topic_id, topic.name)
+        for topic_id in kept.deleting:  # by a request before this one, which did not come through
+            facts = self._shard.cluster.identified(topic_id)
+            if facts is not None:
+                partitions[topic_id] = frozenset(range(facts.partition_count))
+        # States that are gone must not pass for being there if this one does not come through
+        # either; and a member that joins meanwhile must not have them begun before they end.
+        change = ShareChange(self._shard, group)
+        if ending != kept:
+            change.write(ShareKind.PARTITIONS, ending.to_value())
+        asked = Counter(
+            (topic_id, each) for topic_id in partitions for each in partitions[topic_id]
+        )
+        group.asked += asked
+
+        def begun(error: ErrorCode | None, at: Instant) -> None:
+            if error is not None:
+                group.asked -= asked
+                deliver(coordinator_error(error))
+                return
+            self._shard.ask_states("delete", group_id, partitions, ended, now=at)
 
         def ended(outcomes: Outcomes, at: Instant) -> None:
+            group.asked -= asked
             refused = [code for code in outcomes.values() if code is not ErrorCode.NONE]
             if refused:
                 deliver(refused[0])
@@ -80,11 +103,12 @@ class ShareAdmin:
             if group.image.members:
                 deliver(ErrorCode.NON_EMPTY_GROUP)
                 return
-            change = ShareChange(self._shard, group)
-            change.write_all(list(burial(group_id, group.image)))
-            change.commit(at, lambda error, _: deliver(_code(error)))
+            last = ShareChange(self._shard, group)
+            if group.image.exists:  # or else another request has deleted it meanwhile
+                last.write_all(list(burial(group_id, group.image)))
+            last.commit(at, lambda error, _: deliver(_code(error)))
 
-        self._shard.ask_states("delete", group_id, partitions, ended, now=now)
+        change.commit(now, begun)
 
     def alter(
         self,
@@ -106,9 +130,12 @@ class ShareAdmin:
                 kept = kept.moved(topic_id, topic.name, frozenset(numbers), are_there=False)
         change.write(ShareKind.PARTITIONS, kept.to_value())
         epoch = group.image.epoch
+        # A member that joins meanwhile must not have the partitions begin where they do by default.
+        group.asked += places(wanted)
 
         def begun(error: ErrorCode | None, at: Instant) -> None:
             if error is not None:
+                group.asked -= places(wanted)
                 deliver(coordinator_error(error), {})
                 return
             self._shard.ask_states(
@@ -138,9 +165,15 @@ class ShareAdmin:
         if outcomes is MOVED:
             deliver(ErrorCode.NOT_COORDINATOR, {})
             return
+        group.asked -= places(wanted)
+        if self._is_gone(group):
+            deliver(ErrorCode.GROUP_ID_NOT_FOUND, {})
+            return
         kept = group.image.partitions.answered(wanted, outcomes)
         change = ShareChange(self._shard, group)
         change.write(ShareKind.PARTITIONS, kept.to_value())
+        if group.image.members:
+            change.bump()  # those that have joined meanwhile are to get these partitions
         change.commit(now, lambda error, _: deliver(_code(error), outcomes))
 
     def forget_topics(
@@ -169,6 +202,9 @@ class ShareAdmin:
             if outcomes is MOVED:
                 deliver(ErrorCode.NOT_COORDINATOR, {})
                 return
+            if self._is_gone(group):
+                deliver(ErrorCode.GROUP_ID_NOT_FOUND, {})
+                return
             left = group.image.partitions
             for topic_id, numbers in partitions.items():
                 if all(outcomes.get((topic_id, each)) is ErrorCode.NONE for each in numbers):
@@ -178,6 +214,12 @@ class ShareAdmin:
             last.commit(at, lambda error, _: deliver(_code(error), outcomes))
 
         change.commit(now, begun)
+
+    def _is_gone(self, group: ShareGroup) -> bool:
+        """Whether the group was deleted while share coordinators were asked: a record of it would
+        make it anew."""
+        filed = self._shard.share_groups.get(group.group_id)
+        return filed is not group or not group.image.exists
 
 
 def described_share_group(group_id: str, image: ShareImage, cluster: ClusterView) -> DescribedGroup:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Set
 
 from strandline.errors import ErrorCode, ProtocolError
@@ -23,8 +24,9 @@ class ShareGroup:
         """The newest append that holds a record of the group."""
         self.is_refreshed = False
         """Whether the topics are as they were when they were looked at last."""
-        self.asked: set[tuple[TopicId, int]] = set()
-        """Partitions of which a share coordinator is being asked to keep a state."""
+        self.asked: Counter[tuple[TopicId, int]] = Counter()
+        """How many questions are under way that have a share coordinator begin, or end, its state
+        of a partition; no zeros. Heartbeats ask for no state meanwhile."""
 
     def apply(self, record: ShareRecord) -> None:
         """A record has been appended, or was read from the log."""

@@ -26,7 +26,7 @@ from strandline.groups.share.heartbeat_checks import (
     check,
     check_epoch,
 )
-from strandline.groups.share.image import KeptTopic, ShareMember, departure
+from strandline.groups.share.image import KeptTopic, ShareMember, departure, places
 from strandline.groups.share.records import ShareKind, ShareRecord
 from strandline.protocol.messages.consumer_group_heartbeat import Assignment, TopicPartitions
 from strandline.protocol.messages.share_group_heartbeat import (
@@ -254,7 +254,7 @@ class ShareHeartbeats:
                 wanted[topic.topic_id] = KeptTopic(name, missing)
         if not wanted or not image.exists:
             return
-        group.asked |= {(at, number) for at, kept in wanted.items() for number in kept.partitions}
+        group.asked += places(wanted)
         change = ShareChange(self._shard, group)
         kept = image.partitions
         for topic_id, topic_kept in wanted.items():
@@ -264,7 +264,7 @@ class ShareHeartbeats:
 
         def begun(error: ErrorCode | None, at: Instant) -> None:
             if error is not None:
-                group.asked.clear()
+                group.asked -= places(wanted)
                 return
             self._shard.ask_states(
                 "initialize",
@@ -284,7 +284,7 @@ class ShareHeartbeats:
         outcomes: Mapping[tuple[TopicId, int], ErrorCode],
         now: Instant,
     ) -> None:
-        group.asked -= {(at, number) for at, kept in wanted.items() for number in kept.partitions}
+        group.asked -= places(wanted)
         is_gone = self._shard.share_groups.get(group.group_id) is not group
         if outcomes is MOVED or is_gone or not group.image.exists:
             return

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -125,12 +126,14 @@ class StatePartitions:
         wanted: Mapping[TopicId, KeptTopic],
         outcomes: Mapping[tuple[TopicId, int], ErrorCode],
     ) -> StatePartitions:
-        """With those of the wanted ones initialised for which share coordinators said so."""
+        """With those of the wanted ones initialised for which share coordinators said so, and which
+        are not to end by now."""
         kept = self
         for topic_id, topic in wanted.items():
+            begun = self.initializing.get(topic_id)
             done = frozenset(
                 number
-                for number in topic.partitions
+                for number in (topic.partitions & begun.partitions if begun is not None else ())
                 if outcomes.get((topic_id, number)) is ErrorCode.NONE
             )
             if done:
@@ -229,6 +232,13 @@ def burial(group_id: str, image: ShareImage) -> Iterator[ShareRecord]:
         yield from departure(group_id, member_id)
     for kind in (ShareKind.TARGET_EPOCH, ShareKind.PARTITIONS, ShareKind.GROUP):
         yield ShareRecord(kind, group_id, None, None)
+
+
+def places(topics: Mapping[TopicId, KeptTopic]) -> Counter[tuple[TopicId, int]]:
+    """Each of these partitions once."""
+    return Counter(
+        (topic_id, each) for topic_id, kept in topics.items() for each in kept.partitions
+    )
 
 
 def _partitions(topics: Any) -> Partitions:
