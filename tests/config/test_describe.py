@@ -166,3 +166,20 @@ def test_cluster_wide_settings() -> None:
     )
     assert described["max.connections"].source is Source.DYNAMIC_DEFAULT_BROKER_CONFIG
     assert describe_cluster_defaults(BrokerConfig()) == []
+
+
+def test_a_cluster_wide_setting_for_one_listener() -> None:
+    name = "listener.name.x.max.connections"
+    stored = {name: "7", "max.connections": "8"}
+    made = apply_dynamic(BrokerConfig(), cluster_wide=stored, per_broker={}).config
+    assert by_name(describe_cluster_defaults(made))[name] == DescribedSetting(
+        name=name,
+        value="7",
+        source=Source.DYNAMIC_DEFAULT_BROKER_CONFIG,
+        synonyms=(
+            DescribedSynonym(name, "7", Source.DYNAMIC_DEFAULT_BROKER_CONFIG),
+            DescribedSynonym("max.connections", "8", Source.DYNAMIC_DEFAULT_BROKER_CONFIG),
+        ),
+        kind=Kind.INT,
+        documentation=BROKER_SETTINGS["max.connections"].doc,
+    )

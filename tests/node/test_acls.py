@@ -18,6 +18,7 @@ from strandline.node.produce_fast_path import ProduceFastPath
 from strandline.protocol.messages import create_acls, delete_acls, describe_acls
 from strandline.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from strandline.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from strandline.protocol.messages.delete_topics import DeleteTopicsRequest
 from strandline.protocol.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
@@ -314,6 +315,8 @@ def test_what_is_allowed_is_audited_on_demand(caplog: pytest.LogCaptureFixture) 
     for _ in range(2):
         consumer.ask(fetch(("orders", 0, 0)), 11)
     assert consumer.connection.fast_path is None, "each fetch is a line, or counted in one"
+    consumer.ask(DeleteTopicsRequest(topic_names=["orders"]), 5)
+    assert lines(caplog)[-1]["api"] == "DELETE_TOPICS"
     world.check()
 
 

@@ -10,6 +10,7 @@ from uuid import UUID
 import pytest
 
 from strandline.authorization.acls import (
+    CLUSTER_NAME,
     AclBinding,
     AclEntry,
     Operation,
@@ -27,7 +28,9 @@ from strandline.node.authorization.guarded import RULES
 from strandline.protocol.apis import KNOWN, ApiKey
 from strandline.protocol.messages import add_partitions_to_txn as adding
 from strandline.protocol.messages import create_topics as creating
+from strandline.protocol.messages import delete_topics as deleting
 from strandline.protocol.messages import init_producer_id as ids
+from strandline.protocol.messages import metadata as describing
 from strandline.types import ANONYMOUS, USER, Principal
 from tests.node.authorized_requests import CASES, NAMES, TOKEN_ID, Case
 from tests.node.world import World
@@ -46,8 +49,8 @@ ON = (
 class Secured:
     """A node with an authorizer, a topic, a group and a transaction that is open."""
 
-    def __init__(self) -> None:
-        self.world = world = World(*ON)
+    def __init__(self, *settings: str) -> None:
+        self.world = world = World(*ON, *settings)
         self.root = world.connect(ROOT)
         topics = [
             creating.CreatableTopic(name=name, num_partitions=1, replication_factor=1)
@@ -245,6 +248,41 @@ def prepare(secured: Secured, case: Case) -> None:
         for other in CASES:
             if other.api is ApiKey.CONSUMER_GROUP_HEARTBEAT:
                 secured.ask_root(other.make(secured.topic_id), 1)
+
+
+@pytest.mark.parametrize(
+    ("creates", "code"),
+    [
+        (True, ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+        (False, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ],
+)
+def test_create_is_asked_only_where_a_missing_topic_would_be_created(
+    creates: bool, code: ErrorCode
+) -> None:
+    secured = Secured(f"auto.create.topics.enable={str(creates).lower()}")
+    secured.allow((Operation.DESCRIBE, ResourceType.TOPIC, "later"))
+    asked = describing.MetadataRequestTopic(name="later")
+    request = describing.MetadataRequest(topics=[asked], allow_auto_topic_creation=True)
+    [topic] = secured.world.connect(ALICE).ask(request, 12).topics
+    assert (topic.name, topic.error_code) == ("later", code)
+    secured.world.check()
+
+
+@pytest.mark.parametrize("operation", [Operation.DELETE, Operation.ALL])
+def test_who_may_delete_the_cluster_may_delete_its_topics(
+    secured: Secured, operation: Operation
+) -> None:
+    named = deleting.DeleteTopicsRequest(topic_names=["payments"])
+    by_id = deleting.DeleteTopicState(topic_id=secured.topic_id)
+    alice = secured.world.connect(ALICE)
+    secured.allow((Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME))
+    [denied] = alice.ask(named, 5).responses
+    assert denied.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    secured.allow((operation, ResourceType.CLUSTER, CLUSTER_NAME))
+    answers = alice.ask(named, 5), alice.ask(deleting.DeleteTopicsRequest(topics=[by_id]), 6)
+    deleted = [each for answer in answers for each in answer.responses]
+    assert [(each.name, each.error_code) for each in deleted] == [("payments", 0), ("orders", 0)]
 
 
 def test_the_page_is_what_the_command_writes() -> None:

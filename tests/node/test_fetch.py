@@ -10,6 +10,7 @@ from strandline.errors import ErrorCode
 from strandline.types import Offset
 from tests.node.followers import Cluster
 from tests.node.messages import batch, fetch, fetched, offsets, produce, values
+from tests.node.test_quotas import alter, entity
 from tests.node.world import World
 
 FETCH_VERSIONS_BY_NAME = range(4, 13)
@@ -271,6 +272,14 @@ def test_a_diverging_epoch_is_told_at_once(world: World) -> None:
 def test_a_follower_that_is_no_replica_is_refused(world: World) -> None:
     answer = world.connect().ask(fetch(("orders", 0, 0), replica_id=2), 11)
     assert fetched(answer)["orders", 0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_a_follower_is_not_held_to_quotas_of_clients(cluster: Cluster) -> None:
+    alter(cluster.world, entity(user=None), consumer_byte_rate=500.0)
+    for _ in range(20):
+        cluster.produce(b"x" * 1000)
+    answer = cluster.world.connect().ask(fetch(("orders", 0, 0), replica_id=2), 11)
+    assert (len(values(answer)), answer.throttle_time_ms) == (20, 0)
 
 
 def test_a_fetch_of_nothing_is_answered_at_once(world: World) -> None:

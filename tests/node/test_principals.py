@@ -6,6 +6,7 @@ The names expected are those that Java 17 gives (`getSubjectX500Principal().getN
 from __future__ import annotations
 
 import datetime
+import re
 
 import pytest
 from cryptography import x509
@@ -134,11 +135,25 @@ def test_the_first_rule_that_matches_decides(name: str, principal: str) -> None:
         ("RULE:^CN=a\\/b$/slash/", "CN=a/b", "slash"),
         ("RULE:^CN=(.*)$/\\1/", "CN=a", "\\1"),
         (" RULE:x/y/ , RULE:^CN=.*$/n/L ,DEFAULT ", "CN=a", "n"),
-        ("RULE:^CN=b$/b/", "CN=a", "CN=a"),
+        ("  ", "CN=a", "CN=a"),
+        ("RULE:^CN=b$/b/,DEFAULT", "CN=a\0\nb", "CN=a\0\nb"),
     ],
 )
 def test_rules_are_read_as_kafkas(rules: str, name: str, principal: str) -> None:
     assert PrincipalRules(rules).name_of(name) == principal
+
+
+@pytest.mark.parametrize(
+    "rules", ["RULE:^CN=b$/b/", "RULE:^CN=(.*?),OU=Clients$/$1/,RULE:^CN=.,OU=C.*$/c/L"]
+)
+def test_a_name_that_no_rule_matches_is_refused(rules: str) -> None:
+    made = PrincipalRules(rules, "listener.name.x.ssl.principal.mapping.rules")
+    sentence = (
+        "No rule of listener.name.x.ssl.principal.mapping.rules matches the certificate's name "
+        "'CN=eve,OU=Elsewhere'."
+    )
+    with pytest.raises(ValueError, match=re.escape(sentence)):
+        made.name_of("CN=eve,OU=Elsewhere")
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -12,14 +13,18 @@ from strandline.node.request import Request
 from strandline.protocol.apis import ApiKey
 from strandline.protocol.messages import alter_client_quotas as altering
 from strandline.protocol.messages import describe_client_quotas as describing
+from strandline.protocol.messages import share_fetch as sharing
 from strandline.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsTopic,
 )
 from strandline.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from strandline.protocol.messages.delete_topics import DeleteTopicsRequest
+from strandline.protocol.messages.find_coordinator import FindCoordinatorRequest
+from strandline.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from strandline.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from strandline.types import USER, Principal
-from tests.node.messages import batch, fetch, produce, produced
+from tests.node.messages import batch, fetch, produce, produced, values
 from tests.node.world import Client, World
 
 ALICE = Principal(USER, "alice")
@@ -232,6 +237,30 @@ def test_partitions_made_and_removed_have_a_quota(world: World, version: int, st
     assert (answer.throttle_time_ms > 0) is not strict
 
 
+@pytest.mark.parametrize("version", [1, 12])
+def test_topics_made_since_a_client_asks_for_them_count_for_the_quota(
+    world: World, version: int
+) -> None:
+    alter(world, entity(user="alice"), controller_mutation_rate=0.1)
+
+    def ask(client: Client, *names: str) -> tuple[list[int], int]:
+        asked = [MetadataRequestTopic(name=name) for name in names]
+        request = MetadataRequest(topics=asked, allow_auto_topic_creation=True)
+        answer = client.ask(request, version)
+        return [topic.error_code for topic in answer.topics], answer.throttle_time_ms
+
+    alice = world.connect(ALICE)
+    refused = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    wait_ms = 9000 if version >= 3 else 0  # before, there is no place for it in the answer
+    assert ask(alice, "orders", "a", "b", "c") == ([0, 0, 0, refused], wait_ms)
+    assert not alice.connection.wants_input
+    assert world.node.metadata.image.topics.keys() == {"orders", "a", "b"}
+    assert ask(world.connect(ALICE), "orders", "a") == ([0, 0], 0), "nothing is to be made"
+    assert ask(world.connect(), "d") == ([0], 0), "others are not limited"
+    world.advance(10_000)
+    assert ask(alice, "c") == ([0], 0)
+
+
 def test_a_producer_beyond_its_quota_is_told_to_wait_and_not_heard_meanwhile(
     world: World,
 ) -> None:
@@ -286,6 +315,66 @@ def test_a_consumer_beyond_its_quota_waits(world: World, version: int) -> None:
     follower = alice
     world.advance(answer.throttle_time_ms)
     assert follower.connection.wants_input
+
+
+@pytest.mark.parametrize("version", [4, 11, 12, 13, 17])
+def test_an_answer_has_no_more_than_the_quota_lets_through_in_its_windows(
+    world: World, version: int
+) -> None:
+    for _ in range(20):
+        throttled(world.connect())
+    alter(world, entity(user="alice"), consumer_byte_rate=500.0)
+    alice = world.connect(ALICE)
+    topic_id = world.node.metadata.image.topics["orders"].topic_id
+    asked = fetch((topic_id if version > 12 else "orders", 0, 0), min_bytes=20_000)
+    answer = alice.ask(asked, version)
+    assert values(answer) == [KB] * 4, "5000 bytes, with what is around them"
+    assert answer.throttle_time_ms == 0
+    assert len(values(world.connect().ask(asked, version))) == 20, "others are not limited"
+
+
+def share_fetch(epoch: int, topic_id: UUID) -> sharing.ShareFetchRequest:
+    partition = sharing.FetchPartition(partition_index=0)
+    topic = sharing.FetchTopic(topic_id=topic_id, partitions=[partition])
+    return sharing.ShareFetchRequest(
+        group_id="s",
+        member_id="m",
+        share_session_epoch=epoch,
+        max_bytes=50_000_000,
+        max_records=500,
+        batch_size=500,
+        topics=[] if epoch else [topic],
+    )
+
+
+@pytest.mark.parametrize(
+    ("rate", "settings", "records"),
+    [(500.0, (), 4), (1.0, (), 1), (None, (), 20), (None, ("fetch.max.bytes=5000",), 4)],
+)
+def test_a_member_of_a_share_group_gets_no_more_at_once_than_a_consumer(
+    rate: float | None, settings: tuple[str, ...], records: int
+) -> None:
+    world = World(*settings)
+    world.create_topic("orders")
+    alter(world, entity(user="alice"), consumer_byte_rate=rate, producer_byte_rate=1e6)
+    alice = world.connect(ALICE)
+    topic_id = world.node.metadata.image.topics["orders"].topic_id
+    joining = ShareGroupHeartbeatRequest(
+        group_id="s", member_id="m", member_epoch=0, subscribed_topic_names=["orders"]
+    )
+    alice.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=["s"]), 6)
+    alice.ask(joining, 1)
+    world.advance(2000)
+    alice.ask(share_fetch(0, topic_id), 2)
+    world.advance(2000)  # the group begins at the end of the log
+    for _ in range(20):
+        throttled(world.connect())
+    answer = alice.ask(share_fetch(1, topic_id), 2)
+    [partition] = answer.responses[0].partitions
+    acquired = partition.acquired_records
+    assert sum(each.last_offset - each.first_offset + 1 for each in acquired) == records
+    alice.close()
+    world.check()
 
 
 def test_a_client_that_leaves_while_it_must_wait_leaves_nothing(world: World) -> None:

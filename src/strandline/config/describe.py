@@ -145,25 +145,24 @@ def describe_cluster_defaults(broker: BrokerConfig) -> list[DescribedSetting]:
     layers = SettingLayers(cluster_wide=broker.layers.cluster_wide)
     described: list[DescribedSetting] = []
     for name, text in sorted(broker.layers.cluster_wide.items()):
-        entry = BROKER_SETTINGS.get(name)
-        if entry is None:
+        base = BROKER_SETTINGS.get(listener_base(name) or name)
+        if base is None:
             described.append(_unknown_entry(name, layers))
             continue
+        setting = base._replace(name=name)
         synonyms = [
             synonym
             for synonym in _broker_synonyms(spellings(name), layers)
             if synonym.source is Source.DYNAMIC_DEFAULT_BROKER_CONFIG
         ]
-        described.append(_entry(entry, text, synonyms, read_only=_is_read_only(entry)))
+        described.append(_entry(setting, text, synonyms, read_only=_is_read_only(setting)))
     return described
 
 
 def _broker_entry(name: str, text: str | None, layers: SettingLayers) -> DescribedSetting:
-    setting = BROKER_SETTINGS[name if name in BROKER_SETTINGS else listener_base(name) or name]
+    setting = BROKER_SETTINGS[listener_base(name) or name]._replace(name=name)
     synonyms = _synonyms_from(name, layers)
-    is_of_listener = name != setting.name
-    read_only = not may_change(name) if is_of_listener else _is_read_only(setting)
-    return _entry(setting._replace(name=name), text, synonyms, read_only=read_only)
+    return _entry(setting, text, synonyms, read_only=_is_read_only(setting))
 
 
 def _unknown_entry(name: str, layers: SettingLayers) -> DescribedSetting:
@@ -184,6 +183,8 @@ def _unknown_entry(name: str, layers: SettingLayers) -> DescribedSetting:
 
 
 def _is_read_only(setting: Setting) -> bool:
+    if listener_base(setting.name) is not None:
+        return not may_change(setting.name)
     return not setting.is_dynamic or setting.name in RESTART_ONLY
 
 

@@ -9,6 +9,7 @@ shares a limit, and forgotten when its window is over.
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 from typing import Any, Final, Protocol, TypeVar
 
 from strandline.cluster.controller import stored_quotas
@@ -100,6 +101,15 @@ class ClientQuotas:
     def produced(self, request: Request[Any], size: int, now: Instant) -> None:
         """A produce request of so many bytes has come, and is about to be handled."""
         self._use(request, PRODUCER_BYTE_RATE, size, now.monotonic_ms)
+
+    def fetch_bytes_max(self, request: Request[Any]) -> float:
+        """The most bytes of one answer to a consumer, unless its first batch is larger: what the
+        quota allows in all windows but the newest. More would make the client wait in any case."""
+        found = self._find(request, CONSUMER_BYTE_RATE) if self.is_limited else None
+        if found is None:
+            return inf
+        broker = self._settings.broker
+        return found.rate * (broker.quota_window_num - 1) * broker.quota_window_size_seconds
 
     def fetched(self, request: Request[Any], size: int, now: Instant) -> None:
         """A consumer is about to be answered with so many bytes."""

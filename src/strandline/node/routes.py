@@ -186,7 +186,7 @@ class Routes:
 
         node = self._node
         handler = MetadataHandler(
-            node.metadata, node.settings, node.creation, node.replicas.internal_topics
+            node.metadata, node.settings, node.creation, node.replicas.internal_topics, node.quotas
         )
         return {ApiKey.METADATA: handler.handle}
 

@@ -11,9 +11,11 @@ from random import Random
 
 from strandline.cluster.controller import (
     Decision,
+    Permit,
     Refusal,
     TopicCreated,
     TopicSpec,
+    always,
     create_topics,
     internal_topic_spec,
 )
@@ -35,12 +37,15 @@ class TopicCreation:
         self._settings = settings
         self._random = random
 
-    def ensure(self, names: Iterable[str], created: Created, now: Instant) -> None:
-        """Create each topic that does not exist, with the broker's defaults."""
+    def ensure(
+        self, names: Iterable[str], created: Created, now: Instant, permit: Permit = always
+    ) -> None:
+        """Create each topic that does not exist, with the broker's defaults. `permit` is asked
+        about those that could be made."""
         wanted = list(dict.fromkeys(names))
 
         def decide(image: ClusterImage) -> Decision[TopicCreated]:
-            return self._decide(wanted, image)
+            return self._decide(wanted, image, permit)
 
         def done(results: tuple[TopicCreated, ...], at: Instant) -> None:
             refused = {result.name: result.refusal for result in results if result.refusal}
@@ -58,7 +63,9 @@ class TopicCreation:
         results = self._decide([name], image).results
         return next((result.refusal for result in results if result.refusal), None)
 
-    def _decide(self, wanted: list[str], image: ClusterImage) -> Decision[TopicCreated]:
+    def _decide(
+        self, wanted: list[str], image: ClusterImage, permit: Permit = always
+    ) -> Decision[TopicCreated]:
         broker = self._settings.broker
         specs = [
             internal_topic_spec(name, broker, broker_count=image.broker_count) or TopicSpec(name)
@@ -70,5 +77,6 @@ class TopicCreation:
             specs,
             broker,
             ignores_case=self._settings.ignores_case,
+            permit=permit,
             random=self._random,
         )

@@ -3,8 +3,9 @@
     RULE:^CN=(.*?),OU=Clients.*$/$1/L, RULE:^.*UID=(\\w+).*$/$1/, DEFAULT
 
 The first rule whose pattern the whole name matches decides: its replacement, in which `$1` is the
-first group, perhaps in lower (L) or upper (U) case. DEFAULT is the name as it is, and so is a name
-that no rule matches. Patterns are Python's regular expressions, which are Java's for what is usual.
+first group, perhaps in lower (L) or upper (U) case. DEFAULT is the name as it is; no rules at all
+mean the same. A name that no rule matches has no principal: the client is refused, as in Kafka.
+Patterns are Python's regular expressions, which are Java's for what is usual.
 """
 
 from __future__ import annotations
@@ -40,9 +41,11 @@ class PrincipalRules:
     """The rules in their text form. Raises `InvalidSetting` about the setting `name`."""
 
     def __init__(self, text: str, name: str = "ssl.principal.mapping.rules") -> None:
+        self._setting = name
         self._rules: list[_Rule] = []
+        text = text.rstrip() or _DEFAULT
         position = 0
-        while position < len(text.rstrip()):
+        while position < len(text):
             match = _RULE.match(text, position)
             if match is None:
                 raise InvalidSetting(
@@ -55,17 +58,19 @@ class PrincipalRules:
             position = match.end()
 
     def name_of(self, distinguished_name: str) -> str:
-        """The name of the principal."""
+        """The name of the principal. Raises `ValueError` if no rule matches."""
         for rule in self._rules:
             name = rule.apply(distinguished_name)
             if name is not None:
                 return name
-        return distinguished_name
+        raise ValueError(
+            f"No rule of {self._setting} matches the certificate's name {distinguished_name!r}."
+        )
 
 
 def _rule(name: str, match: re.Match[str]) -> _Rule:
     if match[1] == _DEFAULT:
-        return _Rule(re.compile(r"[^\0]*"), r"\g<0>", "")
+        return _Rule(re.compile(".*", re.DOTALL), r"\g<0>", "")
     try:
         pattern = re.compile(match[2])
     except re.error as error:

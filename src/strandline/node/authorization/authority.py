@@ -33,6 +33,8 @@ class Authority:
             allow_everyone_if_no_acl_found=config.allow_everyone_if_no_acl_found,
         )
         self.audit = Audit(config.node_id, tells_allowed=config.strandline_audit_log_allowed)
+        self.creates_topics = config.auto_create_topics_enable
+        """Whether a request for the metadata of a missing topic creates it."""
         self._metadata = metadata
         self._connections = connections
         image = metadata.image
@@ -72,6 +74,11 @@ class Access:
     def image(self) -> ClusterImage:
         """The metadata as this node knows it."""
         return self._authority.image
+
+    @property
+    def creates_topics(self) -> bool:
+        """Whether a request for the metadata of a missing topic creates it."""
+        return self._authority.creates_topics
 
     def may(
         self, operation: Operation, kind: ResourceType, name: str, *, is_noted: bool = True

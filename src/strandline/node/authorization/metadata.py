@@ -64,7 +64,7 @@ def _metadata(access: Access, request: Request[MetadataRequest]) -> bool:
             )
             for topic in denied
         ]
-        if body.allow_auto_topic_creation:
+        if body.allow_auto_topic_creation and access.creates_topics:
             refused += _refuse_creation(access, body)
     asked = body.topics
 

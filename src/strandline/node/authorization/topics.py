@@ -73,6 +73,9 @@ def _create_topics(access: Access, request: Request[CreateTopicsRequest]) -> boo
 
 def _delete_topics(access: Access, request: Request[DeleteTopicsRequest]) -> bool:
     """A topic that was named by its id keeps its name to itself if it may not be seen."""
+    if access.may_cluster(Operation.DELETE, is_noted=False):
+        access.may_cluster(Operation.DELETE)  # noted where it decides; else the topics are asked
+        return True
     body = request.body
     refused: list[DeletableTopicResult] = []
     if request.version < _STATES_SINCE:
@@ -198,7 +201,10 @@ RULES: Final[Mapping[ApiKey, Rule]] = {
             Need(Operation.DESCRIBE_CONFIGS, _TOPIC, None, "to see the new topic's settings"),
         ),
     ),
-    ApiKey.DELETE_TOPICS: Rule(_delete_topics, (Need(Operation.DELETE, _TOPIC, _DENIED),)),
+    ApiKey.DELETE_TOPICS: Rule(
+        _delete_topics,
+        (Need(Operation.DELETE, _TOPIC, _DENIED, "or All of the cluster"),),
+    ),
     ApiKey.CREATE_PARTITIONS: Rule(_create_partitions, (Need(Operation.ALTER, _TOPIC, _DENIED),)),
     ApiKey.DESCRIBE_CONFIGS: Rule(_describe_configs, _of_settings(Operation.DESCRIBE_CONFIGS)),
     ApiKey.ALTER_CONFIGS: Rule(_alter_configs, _of_settings(Operation.ALTER_CONFIGS)),

@@ -216,7 +216,10 @@ class FetchHandler:
     ) -> None:
         """Read what the context asks for; answer if that is enough, else park. `permits` says
         which topics the client may read; None: all."""
+        quotas = self._quotas if isinstance(reader, ConsumerReader) else None
         bytes_max = max(0, min(max_bytes, self.bytes_max))
+        if quotas is not None:
+            bytes_max = int(min(bytes_max, quotas.fetch_bytes_max(request)))
         fetch = WaitingFetch(
             request,
             context,
@@ -225,7 +228,7 @@ class FetchHandler:
             bytes_max,
             min(min_bytes, bytes_max),
             permits,
-            self._quotas if isinstance(reader, ConsumerReader) else None,
+            quotas,
         )
         watched = fetch.watched()
         if max_wait_ms <= 0 or not watched:

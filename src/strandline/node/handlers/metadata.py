@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from strandline.cluster.controller import Refusal
+from strandline.cluster.controller import Refusal, always
 from strandline.cluster.image import TopicImage
 from strandline.cluster.topic_names import name_problem
 from strandline.errors import ErrorCode
+from strandline.node.client_quotas import ClientQuotas
 from strandline.node.handlers.authorized import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from strandline.node.handlers.describe import offline_replicas
 from strandline.node.metadata import Metadata
@@ -36,11 +37,13 @@ class MetadataHandler:
         settings: Settings,
         creation: TopicCreation,
         internal_topics: frozenset[str],
+        quotas: ClientQuotas,
     ) -> None:
         self._metadata = metadata
         self._settings = settings
         self._creation = creation
         self._internal_topics = internal_topics
+        self._quotas = quotas
 
     def handle(self, request: Request[MetadataRequest], now: Instant) -> None:
         """Describe what is asked for, after creating what is missing and may be created."""
@@ -84,7 +87,10 @@ class MetadataHandler:
             del at
             self._by_name(request, names, {name: why.code for name, why in refused.items()})
 
-        self._creation.ensure(missing, created, now)
+        # Strict: a topic that is not made stays unknown, which clients of all versions are told.
+        mutations = self._quotas.mutations(request, strict=True, now=now)
+        permit = always if mutations is None else mutations.take
+        self._creation.ensure(missing, created, now, permit)
 
     def _by_name(
         self, request: Request[MetadataRequest], names: list[str], refused: dict[str, ErrorCode]

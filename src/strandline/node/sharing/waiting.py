@@ -80,6 +80,11 @@ class WaitingShareFetch:
         self._around = around
         self._acknowledged = acknowledged
         self._permits = permits
+        broker, quotas = around.replicas.host.settings.broker, around.quotas
+        bytes_max = max(0, min(request.body.max_bytes, broker.fetch_max_bytes))
+        if quotas is not None:
+            bytes_max = int(min(bytes_max, quotas.fetch_bytes_max(request)))
+        self._bytes_max = bytes_max
         self._places = _rotated(list(session.partitions), session.epoch)
         self._led: dict[Place, LedSharePartition] = {}
         """Those that it reads; one that is given up meanwhile is not loaded again for it."""
@@ -124,7 +129,7 @@ class WaitingShareFetch:
 
     def _read(self, now: Instant) -> dict[Place, PartitionData]:
         body = self._request.body
-        bytes_left, records_left = max(0, body.max_bytes), body.max_records
+        bytes_left, records_left = self._bytes_max, body.max_records
         answers: dict[Place, PartitionData] = {}
         has_records = False
         for place in self._places:
