@@ -73,6 +73,20 @@ def test_filters_of_the_list(strandline: Run, producer: Producer, name: str) -> 
     assert strandline("transactions", "describe", "nothing").code == 1
 
 
+def test_a_pattern_of_ids_is_matched_by_the_command(
+    strandline: Run, producer: Producer, name: str
+) -> None:
+    """RE2, which brokers may be without, knows no look-ahead."""
+    del producer
+    arguments = ("transactions", "list", "--id-pattern")
+    (listed,) = strandline(*arguments, f"(?!x).*{name[1:]}", "--json").json
+    assert listed["transactional_id"] == name
+    assert strandline(*arguments, name[:-1]).out == "", "the whole id must match"
+    refused = strandline(*arguments, "(")
+    assert refused.code == 2
+    assert "--id-pattern is no regular expression" in refused.err
+
+
 def test_producers_of_a_partition(strandline: Run, producer: Producer, name: str) -> None:
     (open_there,) = strandline("transactions", "producers", f"{name}/0", "--json").json
     assert open_there["transaction_start"] == 2, "behind a record and its marker"

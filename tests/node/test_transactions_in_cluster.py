@@ -155,6 +155,20 @@ def test_version_1_writes_only_where_it_said_it_would(transactions: Transactions
     assert transactions.epoch == 0
 
 
+def test_a_producer_that_aborts_and_goes_on_does_not_keep_the_next_one_out(
+    transactions: Transactions,
+) -> None:
+    assert transactions.write(b"a", 0) is ErrorCode.NONE
+    request = InitProducerIdRequest(transactional_id=ID, transaction_timeout_ms=60_000)
+    begun = transactions.coordinator.connect().ask(request, 5)
+    assert begun.error_code == ErrorCode.CONCURRENT_TRANSACTIONS
+    transactions.wait_for("CompleteAbort")
+    assert transactions.write(b"b", 1) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert transactions.end(commit=False) is ErrorCode.PRODUCER_FENCED
+    transactions.initialize()
+    assert transactions.write(b"c", 0) is ErrorCode.NONE
+
+
 @pytest.mark.parametrize("internal", ["__consumer_offsets", "nowhere"])
 def test_partitions_that_may_not_join_keep_the_others_out(
     transactions: Transactions, internal: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Final
@@ -45,10 +46,13 @@ def list_transactions(
 ) -> None:
     """List transactional ids: their states, and since when a transaction is open."""
     older_than_ms = -1 if older_than is None else parse_duration(older_than, "--older-than")
+    # Matched here and not by the brokers, which need an extra for that.
+    pattern = _compiled(id_pattern) if id_pattern else None
     with open_cluster(bootstrap) as client:
         admin = TransactionAdmin(client)
-        listed = admin.list_all(states=states, older_than_ms=older_than_ms, pattern=id_pattern)
-        found = admin.describe(each.transactional_id for each in listed)
+        listed = admin.list_all(states=states, older_than_ms=older_than_ms)
+        ids = (each.transactional_id for each in listed)
+        found = admin.describe(each for each in ids if pattern is None or pattern.fullmatch(each))
         now_ms = client.clock.wall_ms()
     if as_json:
         print_json([_as_json(each) for each in found])
@@ -173,6 +177,13 @@ def abort(partition: str, producer_id: int, bootstrap: str | None) -> None:
         f"Aborted the transaction of producer {producer_id} in {at}, "
         f"which was open since offset {open_there[0].transaction_start}."
     )
+
+
+def _compiled(pattern: str) -> re.Pattern[str]:
+    try:
+        return re.compile(pattern)
+    except re.error as error:
+        raise click.UsageError(f"--id-pattern is no regular expression: {error}.") from error
 
 
 def _partition(text: str) -> TopicPartition:

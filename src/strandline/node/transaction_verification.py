@@ -3,7 +3,8 @@
 The leader of a partition asks before a transaction's first batch there. A producer of version 1 has
 told the coordinator itself, and the partition is only verified; one of version 2 leaves it to the
 leader to add the partition. Questions about one producer are asked one after the other, so that its
-batches are appended in the order in which they came.
+batches are appended in the order in which they came. Batches about which there is nothing to ask
+wait for their turn behind such as are asked about, too.
 """
 
 from __future__ import annotations
@@ -109,8 +110,13 @@ class TransactionVerifier:
         self._host = host
         self._queues: dict[ProducerId, deque[tuple[Question, Verified]]] = {}
 
+    def is_asking(self, producer_id: ProducerId | None) -> bool:
+        """Whether batches of the producer wait, which later ones must not overtake."""
+        return producer_id in self._queues
+
     def ask(self, question: Question, verified: Verified, now: Instant) -> None:
-        """Ask; the errors told are those for the client."""
+        """Ask; the errors told are those for the client. A question about no partition is not
+        sent: only its turn is waited for."""
         queue = self._queues.get(question.producer_id)
         if queue is not None:
             queue.append((question, verified))
@@ -119,6 +125,9 @@ class TransactionVerifier:
         self._begin(question, verified, now)
 
     def _begin(self, question: Question, verified: Verified, now: Instant) -> None:
+        if not question.partitions:
+            self._tell(question, {}, verified, now)
+            return
         patience_ms = self._settings.broker.add_partitions_to_txn_retry_backoff_max_ms
         give_up_ms = now.monotonic_ms + (patience_ms if question.adds else 0)
         self._send(question, verified, give_up_ms, now)
@@ -167,8 +176,18 @@ class TransactionVerifier:
                 lambda at: self._send(question, verified, give_up_ms, at),
             )
             return
+        told = {at: question.for_client(code) for at, code in codes.items()}
+        self._tell(question, told, verified, now)
+
+    def _tell(
+        self,
+        question: Question,
+        codes: Mapping[TopicPartition, ErrorCode],
+        verified: Verified,
+        now: Instant,
+    ) -> None:
         try:
-            verified({at: question.for_client(code) for at, code in codes.items()}, now)
+            verified(codes, now)
         finally:
             self._next(question.producer_id, now)
 

@@ -15,6 +15,7 @@ from strandline.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from strandline.transactions.certainty import confirm
 from strandline.transactions.shard import Change, Entry, Shard
 from strandline.transactions.transaction import (
+    ABORTED,
     COMPLETE,
     EPOCH_MAX,
     PREPARED,
@@ -80,13 +81,18 @@ def fence(
     fresh: ProducerId | None,
     now: Instant,
     answer: Callable[[ErrorCode], None] | None = None,
+    *,
+    by_another: bool = False,
 ) -> None:
     """Abort an open transaction whose producer is no more, under a raised epoch.
+
+    `by_another`: for a new producer of the id, neither for the timeout nor for itself.
 
     Raises `NeedsProducerId`: the highest epoch must not get to a client (KAFKA-20090).
     """
     next_id = _next_id(entry.current, version, fresh)
-    _decide(shard, entry, entry.current.fenced(version, next_id, now.wall_ms), now, answer)
+    target = entry.current.fenced(version, next_id, now.wall_ms, by_another=by_another)
+    _decide(shard, entry, target, now, answer)
 
 
 def _next_id(current: Transaction, version: int, fresh: ProducerId | None) -> ProducerId:
@@ -168,6 +174,10 @@ def _judge_version_2(entry: Entry, request: EndTxnRequest) -> bool:
         if request.committed:
             raise ProtocolError(ErrorCode.INVALID_TXN_STATE)
         return False  # nothing has begun here; what partitions know of it ends with the epoch
+    if request.committed and current.state in ABORTED:
+        # A producer commits nothing that it has aborted: the coordinator did that, as a rule for
+        # the timeout. Programs begin anew after this error, not after others (KAFKA-20785).
+        raise ProtocolError(ErrorCode.PRODUCER_FENCED)
     return _is_repeated(current, request)
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from strandline.errors import ErrorCode, ProtocolError
 from strandline.protocol.messages import describe_transactions, list_transactions
+from strandline.protocol.regex import compile_regex
 from strandline.transactions.shard import Entry
 from strandline.transactions.transaction import TransactionState
 from strandline.types import Instant
@@ -38,8 +37,9 @@ def described(entry: Entry) -> describe_transactions.TransactionState:
 def listed(
     entries: Iterable[Entry], request: list_transactions.ListTransactionsRequest, now: Instant
 ) -> list_transactions.ListTransactionsResponse:
-    """The ids that pass all filters. Raises `ProtocolError` for a pattern that is none."""
-    pattern = _pattern(request.transactional_id_pattern)
+    """The ids that pass all filters. Raises `ProtocolError` for a pattern that cannot be used."""
+    asked = request.transactional_id_pattern
+    pattern = compile_regex(asked, "TransactionalIdPattern") if asked else None
     states = {_STATES[name] for name in request.state_filters if name in _STATES}
     producers = frozenset(request.producer_id_filters)
 
@@ -66,12 +66,3 @@ def listed(
             for entry in sorted(passing(), key=lambda entry: entry.transactional_id)
         ],
     )
-
-
-def _pattern(text: str | None) -> re.Pattern[str] | None:
-    if not text:
-        return None
-    try:
-        return re.compile(text)
-    except re.error as error:
-        raise ProtocolError(ErrorCode.INVALID_REGULAR_EXPRESSION, str(error)) from error

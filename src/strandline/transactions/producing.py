@@ -65,7 +65,8 @@ def initialize(
             code = ErrorCode.CONCURRENT_TRANSACTIONS if error is ErrorCode.NONE else error
             answer(refused(code))
 
-        fence(shard, entry, version, fresh, now, aborting)
+        is_another = request.producer_id == NO_PRODUCER_ID
+        fence(shard, entry, version, fresh, now, aborting, by_another=is_another)
         return
     target = _next_identity(entry.current, request, fresh, now)
 

@@ -55,6 +55,7 @@ class TransactionState(IntEnum):
 
 PREPARED: Final = frozenset({TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT})
 COMPLETE: Final = frozenset({TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT})
+ABORTED: Final = frozenset({TransactionState.PREPARE_ABORT, TransactionState.COMPLETE_ABORT})
 IDLE: Final = COMPLETE | {TransactionState.EMPTY}
 """Nothing is open and nothing is being ended."""
 OPEN: Final = PREPARED | {TransactionState.ONGOING}
@@ -182,12 +183,21 @@ class Transaction:
         )
         return raised._with_next_epoch(self.producer_epoch) if version >= VERSION_2 else raised
 
-    def fenced(self, version: int, next_producer_id: ProducerId, now_ms: int) -> Transaction:
-        """On its way to an abort, under an epoch that no producer has been given."""
+    def fenced(
+        self, version: int, next_producer_id: ProducerId, now_ms: int, *, by_another: bool = False
+    ) -> Transaction:
+        """On its way to an abort, under an epoch that no producer has been given.
+
+        With version 2 an abort by the old producer looks like one that is asked for again, and is
+        answered with the next epoch: it goes on. If it is fenced `by_another` producer, the epoch
+        is therefore raised twice (note 0051), unless the epochs are used up.
+        """
         ending = self.ending(
             commits=False, version=version, next_producer_id=next_producer_id, now_ms=now_ms
         )
-        return ending if version >= VERSION_2 else ending._with_next_epoch(NO_PRODUCER_EPOCH)
+        if version < VERSION_2 or (by_another and not ending.is_exhausted):
+            return ending._with_next_epoch(NO_PRODUCER_EPOCH)
+        return ending
 
     def _with_next_epoch(self, last_epoch: ProducerEpoch) -> Transaction:
         if self.producer_epoch >= EPOCH_MAX:

@@ -10,8 +10,9 @@ import pytest
 from strandline.errors import ErrorCode
 from strandline.groups.consumer.cluster_view import TopicFacts
 from strandline.groups.consumer.metadata_hash import TopicHashes, topic_hash
-from strandline.groups.consumer.regex import NO_LIBRARY, check_pattern, matching
+from strandline.groups.consumer.regex import check_pattern, matching
 from strandline.groups.settings import ConsumerGroupSettings, GroupSettings
+from strandline.protocol.regex import NO_LIBRARY
 
 pytest.importorskip("re2")
 ALL = {("orders", number) for number in range(4)} | {("clicks", 0), ("clicks", 1)}

@@ -77,7 +77,9 @@ class ProduceHandler:
         from strandline.node.handlers.produce_verification import ProduceVerification
 
         verification = ProduceVerification(request, self._replicas)
-        if not verification.begin(self._settings, now.wall_ms):
+        must_ask = verification.begin(self._settings, now.wall_ms)
+        # Behind batches of its producer that wait for the coordinator, it waits for its turn.
+        if not must_ask and not self._transactions.verifier.is_asking(verification.producer_id):
             self._append_all(request, verification, now)
             return
 

@@ -68,8 +68,13 @@ class ProduceVerification:
             return False
         return bool(self._guards)
 
+    @property
+    def producer_id(self) -> ProducerId | None:
+        """That of the transactional batches; None if there are none, or of several producers."""
+        return next(iter(self._producers)).producer_id if len(self._producers) == 1 else None
+
     def question(self) -> Question:
-        """What the coordinator is asked."""
+        """What the coordinator is asked: nothing, if no partition needs a guard."""
         [producer] = self._producers
         return Question(
             transactional_id=self._request.body.transactional_id or "",
