@@ -21,7 +21,7 @@ from strandline.protocol.messages.describe_configs import (
 from strandline.protocol.messages.metadata import MetadataRequest
 from strandline.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from strandline.protocol.messages.sasl_handshake import SaslHandshakeRequest
-from tests.broker.harness import PATIENCE_S, LocalBroker, Wire
+from tests.broker.harness import PATIENCE_S, LocalBroker, Wire, works
 from tests.certificates import Authority
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
@@ -147,6 +147,28 @@ def test_a_listener_moves_to_another_port(tmp_path: Path) -> None:
         until(lambda: endpoints(broker)["SECOND"].port == port)
         with Wire(port) as wire:
             assert wire.ask(MetadataRequest(topics=None), 9).brokers[0].port == port
+
+
+def test_a_port_that_a_listener_gives_up_may_be_another_ones(tmp_path: Path) -> None:
+    """Of the same name at another address, and of another name."""
+    names = f"{MAP}=PLAINTEXT:PLAINTEXT,SECOND:PLAINTEXT,THIRD:PLAINTEXT"
+    opened = f"listeners={OWN},SECOND://127.0.0.1:0"
+    with LocalBroker(tmp_path, names, opened, "inter.broker.listener.name=PLAINTEXT") as broker:
+        port = endpoints(broker)["SECOND"].port
+        assert change(broker, {"listeners": f"{OWN},SECOND://127.0.0.1:{port}"}) == (0, "")
+        assert change(broker, {"listeners": f"{OWN},SECOND://localhost:{port}"}) == (0, "")
+        until(lambda: endpoints(broker)["SECOND"].host == "localhost")
+        with Wire(port) as wire:
+            assert wire.ask(MetadataRequest(topics=None), 9).brokers[0].port == port
+        assert change(broker, {"listeners": f"{OWN},THIRD://127.0.0.1:{port}"}) == (0, "")
+        until(lambda: endpoints(broker).keys() == {"PLAINTEXT", "THIRD"})
+        with Wire(port) as wire:
+            assert wire.ask(MetadataRequest(topics=None), 9).brokers[0].port == port
+        # Whether the address is there, and may be open, is looked at all the same.
+        for host, told in (("203.0.113.1", "cannot be bound"), ("", "has no authentication")):
+            code, sentence = change(broker, {"listeners": f"{OWN},THIRD://{host}:{port}"})
+            assert (code, told in sentence) == (ErrorCode.INVALID_REQUEST, True)
+        assert works(port)
 
 
 def test_what_is_not_advertised_is_opened_all_the_same(tmp_path: Path) -> None:

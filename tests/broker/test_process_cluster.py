@@ -13,13 +13,16 @@ from pathlib import Path
 
 import pytest
 
+from strandline.broker import child_words as words
 from strandline.broker.process_cluster import SOCKET_PATH_BYTES_MAX, ProcessCluster
 from strandline.config.broker import SettingLayers
 from strandline.config.load import make_broker_config
 from strandline.errors import StorageError, StrandlineError
 from strandline.storage.files import LockHeld
+from strandline.types import BrokerId
 from tests.broker.store_worlds import until
 
+ONE, TWO = BrokerId(1), BrokerId(2)
 PLAYED = """
 import json, os, sys
 order = json.loads(sys.stdin.readline())
@@ -109,14 +112,39 @@ def test_who_dies_is_started_again_after_growing_pauses(
     caplog.set_level(logging.INFO)
 
     async def scenario(cluster: ProcessCluster) -> None:
+        def is_ready() -> bool:
+            return not cluster.children[TWO].has_ended and TWO in cluster.reports
+
         for pause_s in ("0.1", "0.2", "0.4"):
+            await until(is_ready)
+            cluster.children[TWO].tell(words.STOP)
             line = f"broker 2 ended with status 7; it is started again in {pause_s} s."
             await until(lambda line=line: line in caplog.text)  # type: ignore[misc]
         assert "Broker 2 is ready again." in caplog.text
         assert not await cluster.stop()
 
-    dies = "be_ready()\nif order['broker_id'] == 2: os._exit(7)\nhear('stop'); leave()"
+    dies = "be_ready(); hear('stop')\nif order['broker_id'] == 2: os._exit(7)\nleave()"
     play(tmp_path, dies, scenario)
+
+
+def test_a_stop_waits_for_no_process_that_is_still_being_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(cluster: ProcessCluster) -> None:
+        is_made = asyncio.Event()
+
+        async def never(*_: object, **__: object) -> None:
+            is_made.set()
+            await asyncio.Event().wait()
+
+        monkeypatch.setattr(asyncio, "create_subprocess_exec", never)
+        cluster.children[TWO].kill()
+        await is_made.wait()
+        assert not await cluster.stop(), "one was killed"
+        assert cluster.children[ONE].was_clean
+        assert "are killed" not in caplog.text
+
+    play(tmp_path, "be_ready(); hear('stop'); leave()", scenario)
 
 
 @pytest.mark.parametrize(

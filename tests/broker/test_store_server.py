@@ -8,6 +8,7 @@ import socket
 import stat
 import struct
 import tempfile
+import threading
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -18,6 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strandline.broker import store_messages as messages
+from strandline.broker.durable_tree import Write
 from strandline.broker.embedded_store import EmbeddedStore
 from strandline.broker.remote_store import RemoteStore
 from strandline.broker.silence import Silence
@@ -240,6 +242,45 @@ def test_an_end_of_the_connection_ends_no_session_but_silence_does(
         assert other.session not in (0, welcome.session)
         writer.close()
         await witness.store.close()
+
+    serve(tmp_path, scenario)
+
+
+def test_a_session_that_ends_while_its_broker_comes_back_is_not_its_session_any_more(
+    tmp_path: Path,
+) -> None:
+    """A write of the lost connection is waited for, by a disk that takes its time."""
+
+    async def scenario(server: StoreServer) -> None:
+        durable, goes_on = server._store._durable, threading.Event()
+        carry_out = durable.carry_out
+
+        def slowly(write: Write) -> None:
+            goes_on.wait()
+            carry_out(write)
+
+        durable.carry_out = slowly  # type: ignore[method-assign]
+        reader, writer = await asyncio.open_unix_connection(server.path)
+        writer.write(hello() + multi(wire.Operation(path=b"/mine", is_ephemeral=True)))
+        welcome = await messages.read_message(reader, messages.ANSWER_BYTES_MAX)
+        assert isinstance(welcome, wire.Welcome)
+        former = server._sessions[SessionId(welcome.session)].connection
+        assert former is not None
+        await until(lambda: bool(former._multis))
+        writer.close()
+        again = wire.Hello(broker_id=9, session=welcome.session, session_timeout_ms=LONG_MS)
+        reader, writer = await asyncio.open_unix_connection(server.path)
+        writer.write(messages.frame_of(again))
+        await until(lambda: former._is_ending)
+        died = asyncio.create_task(server.broker_died(9))
+        await until(lambda: former.session.ending is not None)
+        goes_on.set()
+        await died
+        other = await messages.read_message(reader, messages.ANSWER_BYTES_MAX)
+        assert isinstance(other, wire.Welcome)
+        assert other.session not in (0, welcome.session)
+        assert SessionId(other.session) in server._sessions
+        writer.close()
 
     serve(tmp_path, scenario)
 

@@ -178,8 +178,16 @@ def test_without_a_client_certificate_everyone_is_anonymous(
         assert principals(broker) == {"User:ANONYMOUS"}
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        ("ssl.keystore.location={}",),
+        ("ssl.keystore.certificate.chain=file:{}", "ssl.keystore.key=file:{}"),
+    ],
+    ids=["location", "reference"],
+)
 def test_a_changed_certificate_is_shown_without_a_restart(
-    tmp_path: Path, authority: Authority, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, authority: Authority, monkeypatch: pytest.MonkeyPatch, given: tuple[str, ...]
 ) -> None:
     monkeypatch.setattr("strandline.broker.tls_listener._LOOK_AGAIN_S", 0.0)
     first, second = (authority.issue(f"reloaded{each}", "127.0.0.1") for each in (1, 2))
@@ -191,8 +199,8 @@ def test_a_changed_certificate_is_shown_without_a_restart(
             assert isinstance(wire.socket, ssl.SSLSocket)
             return wire.socket.getpeercert(binary_form=True) or b""
 
-    settings = ("listeners=SSL://127.0.0.1:0", f"ssl.keystore.location={path}")
-    with LocalBroker(tmp_path / "data", *settings) as broker:
+    settings = [setting.format(path) for setting in given]
+    with LocalBroker(tmp_path / "data", "listeners=SSL://127.0.0.1:0", *settings) as broker:
         port = broker.port
         assert shown(port) == ssl.PEM_cert_to_DER_cert(first.chain_pem)
         path.write_text("no certificate")

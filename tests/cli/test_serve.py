@@ -6,12 +6,18 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
+from strandline.broker.start_report import StartReport
+from strandline.cli.serving import RunningBrokers, run_until_stopped
+from strandline.config.listeners import Listener
+from strandline.errors import InvalidSetting
 from tests.cli.conftest import DEADLINE_S
 
 COMMAND = (sys.executable, "-m", "strandline.cli", "serve")
@@ -73,6 +79,72 @@ def test_a_kill_is_recovered_and_said(serve: Callable[..., Any], tmp_path: Path)
     assert f"Cut 4 bytes from {log}; the log now ends at offset 2" in said
     assert "topics      1 with 1 partition\n" in said
     assert again.stop().code == 0
+
+
+def test_output_that_is_read_no_more_is_no_hindrance_to_a_clean_stop(
+    serve: Callable[..., Any], tmp_path: Path
+) -> None:
+    """`strandline serve | tee log`, whose Ctrl-C ends `tee` first."""
+    serving = serve("--data-dir", str(tmp_path), "--listen", "127.0.0.1:0")
+    serving.process.stdout.close()
+    serving.process.send_signal(signal.SIGINT)
+    assert serving.process.wait(DEADLINE_S) == 0, serving.process.stderr.read()
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
+    serving.process.stdout = None
+
+
+class Runs:
+    """Brokers that run, as it were."""
+
+    notice = None
+
+    def __init__(self) -> None:
+        self.reports = {1: StartReport("c", (Listener("A", "h", 1),), ("d",), 0, 0, True, ())}
+        self.is_stopped = False
+
+    async def until_unfit(self) -> str:
+        raise AssertionError("There is something wrong already.")
+
+    async def stop(self) -> bool:
+        self.is_stopped = True
+        return True
+
+
+@pytest.mark.parametrize(
+    ("error", "raised"),
+    [
+        (InvalidSetting("ui", "The page did not start."), click.ClickException),
+        (OSError(24, "Too many open files"), click.ClickException),
+        (ValueError("A bug of ours."), ValueError),
+    ],
+    ids=["refused", "system", "bug"],
+)
+def test_what_fails_beside_the_brokers_stops_them_as_ever(
+    error: Exception, raised: type[Exception], capsys: pytest.CaptureFixture[str]
+) -> None:
+    running = Runs()
+
+    async def start() -> Runs:
+        return running
+
+    @asynccontextmanager
+    async def beside(brokers: RunningBrokers) -> AsyncIterator[str]:
+        raise error
+        yield ""
+
+    with pytest.raises(raised, match=re.escape(str(error))):
+        run_until_stopped(start, beside, has_brokers=False)
+    assert running.is_stopped
+    assert "Stopped cleanly." in capsys.readouterr().out
+
+
+def test_a_page_that_no_listener_lets_in_is_refused_before_a_broker_starts(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    ended = run("--ui", "--data-dir", str(data), "--set", "listeners=SSL://127.0.0.1:0")
+    assert ended.returncode == 2
+    assert "The page of --ui needs a PLAINTEXT listener." in ended.stderr
+    assert "strandline ui --client-config FILE" in ended.stderr
+    assert not data.exists()
 
 
 def test_data_that_is_in_use(serve: Callable[..., Any], tmp_path: Path) -> None:

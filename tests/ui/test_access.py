@@ -127,6 +127,16 @@ def test_a_browser_gets_a_session_that_only_it_has(by_form: bool) -> None:
     assert Site().ask("GET", "/api/events", cookie=session)[0] == 401
 
 
+def test_a_body_in_chunks_is_refused_before_it_is_read() -> None:
+    """Whatever length it says beside that, and by whom it is sent."""
+    site = Site()
+    origin = {"origin": "http://page.example:9080", "transfer_encoding": "chunked"}
+    form = {"content_type": "application/x-www-form-urlencoded"}
+    assert site.ask("POST", "/login", f"token={LOOK}".encode(), **form, **origin)[0] == 411
+    token = {"content_type": "application/json", "authorization": f"Bearer {CHANGE}"}
+    assert site.ask("POST", "/api/faults", b"{}", **token, **origin)[0] == 411
+
+
 def test_tokens_that_cannot_be(tmp_path: Path) -> None:
     path = tmp_path / "tokens"
 

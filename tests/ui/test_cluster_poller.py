@@ -10,7 +10,7 @@ import pytest
 from strandline.client.cluster import ClusterClient
 from strandline.client.inspection import Document
 from strandline.client.settings import Address, ClientSettings
-from strandline.errors import ErrorCode, MalformedFrame, ProtocolError
+from strandline.errors import ErrorCode, InvalidSetting, MalformedFrame, ProtocolError
 from strandline.types import BrokerId
 from strandline.ui.cluster_poller import ClusterPoller
 
@@ -75,6 +75,15 @@ def test_what_a_broker_refuses_is_told(poller: ClusterPoller) -> None:
     unread = told[TWO]
     assert isinstance(unread, ProtocolError)
     assert unread.message == "Its answer cannot be read: It sent no JSON."
+
+
+def test_a_certificate_that_is_missing_is_told_of_the_brokers(poller: ClusterPoller) -> None:
+    def question(client: ClusterClient, broker_id: BrokerId) -> Document:
+        raise InvalidSetting("ssl.ca.location", "ssl.ca.location: the file a.pem cannot be read.")
+
+    for told in poller.ask(BROKERS, question).values():
+        assert isinstance(told, ProtocolError)
+        assert told.message == "ssl.ca.location: the file a.pem cannot be read."
 
 
 def test_a_broker_that_is_gone_is_asked_no_more_and_one_that_moved_is_asked_anew(

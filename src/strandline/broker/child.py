@@ -66,12 +66,18 @@ class Child:
             self.failure = StrandlineError(
                 f"The process of broker {self.broker_id} cannot be started: {error.strerror}."
             )
-            self.has_ended = True
-            self._changed()
+            self._has_no_process()
             return
+        except BaseException:  # the stop of all comes in between; asyncio ends what it had begun
+            self._has_no_process()
+            raise
         log.info("Broker %d is process %d.", self.broker_id, self._process.pid)
         self._following = asyncio.create_task(self._follow(self._process))
         self._send(words.line_of_order(order))
+
+    def _has_no_process(self) -> None:
+        self.has_ended = True
+        self._changed()
 
     def tell(self, word: str) -> None:
         """Say a word; a process that has ended does not hear it."""

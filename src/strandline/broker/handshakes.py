@@ -20,15 +20,16 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from typing import Final
 
 from strandline.broker.newcomers import Newcomers
 from strandline.broker.tls_socket import TlsSocket
+from strandline.broker.worker import Worker
+from strandline.errors import StorageError
 
 HANDSHAKES_MAX: Final = 256
 _THREADS: Final = 2
@@ -57,7 +58,7 @@ class Handshakes:
         self._loop = asyncio.get_running_loop()
         self._newcomers = newcomers
         self._max = handshakes_max
-        self._threads: ThreadPoolExecutor | None = None
+        self._threads: deque[Worker] = deque()
         self._under_way: dict[Handshake, None] = {}
         """In the order in which they began."""
         self._stepping: set[Handshake] = set()
@@ -91,9 +92,9 @@ class Handshakes:
         """End all of them, also what the threads are at; no `done` is called."""
         for handshake in list(self._under_way):
             self.give_up(handshake)
-        if self._threads is not None:
+        for thread in self._threads:
             # Milliseconds: no step waits for its socket. The loop may end before it hears of them.
-            self._threads.shutdown(wait=True)
+            thread.shutdown(wait=True)
         for handshake in list(self._stepping):
             handshake.sock.close()
 
@@ -107,11 +108,27 @@ class Handshakes:
     def _step(self, handshake: Handshake) -> None:
         self._newcomers.remove_reader(handshake.sock.fileno())
         self._newcomers.remove_writer(handshake.sock.fileno())
-        if self._threads is None:
-            self._threads = ThreadPoolExecutor(_THREADS, "strandline-tls")
+        try:
+            thread = self._next_thread()
+        except StorageError as error:
+            self._newcomers.later(partial(self._stepped, handshake, error))
+            return
         self._stepping.add(handshake)
-        future = self._loop.run_in_executor(self._threads, handshake.sock.do_handshake)
+        future = self._loop.run_in_executor(thread, handshake.sock.do_handshake)
         future.add_done_callback(partial(self._came_back, handshake))
+
+    def _next_thread(self) -> Worker:
+        """They begin with the first steps, and take turns. Raises `StorageError` if the system has
+        none left. (A pool of several would keep the step, and do it at a socket that is closed.)
+        """
+        if len(self._threads) < _THREADS:
+            try:
+                self._threads.append(Worker("strandline-tls"))
+            except StorageError:
+                if not self._threads:
+                    raise
+        self._threads.rotate()
+        return self._threads[0]
 
     def _came_back(self, handshake: Handshake, future: asyncio.Future[None]) -> None:
         self._stepping.discard(handshake)
@@ -163,4 +180,7 @@ class Handshakes:
 
 def reason_of(error: OSError) -> str:
     """What OpenSSL or the system says of a failure."""
-    return str(getattr(error, "reason", None) or error.strerror or error).replace("_", " ").lower()
+    reason = getattr(error, "reason", None)
+    if reason:
+        return str(reason).replace("_", " ").lower()  # OpenSSL's constants
+    return str(error.strerror or error)

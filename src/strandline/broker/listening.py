@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import socket
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from strandline.broker.acceptor import Acceptor, ListenerSocket
 from strandline.broker.addresses import bind, bound, endpoints_of
@@ -56,20 +57,18 @@ class Listening:
         """Raise `InvalidSetting` if these settings cannot be followed."""
         self._tls.check(config)
         known = self._node.settings.broker.listeners
+        freed = {self._bound[name].port for name in self._gone(config)}
         # One that is known and not open must not keep other settings from changing.
         for each in (each for each in self._new(config) if each not in known):
             self._tls.read(each, config)
             self._node.authentication.read(each, config)
-            self._bind(each, config).close()
+            # A port that the same change frees is still this broker's: only the address is tried.
+            tried = replace(each, port=0) if each.port in freed else each
+            self._bind(tried, config).close()
 
     def follow(self, config: BrokerConfig) -> None:
         """Settings have changed."""
-        wanted = {each.name: each for each in config.listeners}
-        closed = [
-            name
-            for name, each in self._open.items()
-            if wanted.get(name) != each and name != config.inter_broker_listener.name
-        ]
+        closed = self._gone(config)
         for name in closed:
             self._close(name)
         opened = self._new(config)
@@ -78,6 +77,14 @@ class Listening:
         if closed or opened:
             own_name = socket.gethostname()
             self._node.membership.advertise(endpoints_of(config, self._bound.values(), own_name))
+
+    def _gone(self, config: BrokerConfig) -> list[str]:
+        wanted = {each.name: each for each in config.listeners}
+        return [
+            name
+            for name, each in self._open.items()
+            if wanted.get(name) != each and name != config.inter_broker_listener.name
+        ]
 
     def _new(self, config: BrokerConfig) -> list[Listener]:
         return [

@@ -155,8 +155,8 @@ class StoreServer:
             hello = await read_message(reader, REQUEST_BYTES_MAX)
         if not isinstance(hello, wire.Hello) or hello.session_timeout_ms < 1:
             raise MalformedFrame("A broker does not say who it is.")
-        session = await self._session_for(hello)
-        while session.connection is not None:
+        # Looked at again after each wait: the session may have ended meanwhile.
+        while (session := await self._session_for(hello)).connection is not None:
             await session.connection.end()
         connection = session.connection = _Connection(self._store, session, writer)
         is_over = False

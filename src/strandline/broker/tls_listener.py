@@ -33,6 +33,8 @@ log = logging.getLogger(__name__)
 
 _LOOK_AGAIN_S: Final = 1.0
 _FILES: Final = ("ssl.keystore.location", "ssl.truststore.location")
+_REFERENCES: Final = tuple(sorted(CERTIFICATES.difference(_FILES)))
+"""Settings that may name a file, as `file:PATH`."""
 _TYPES: Final = ("PEM", "PKCS12", "JKS")
 _MODES: Final = {
     "none": ssl.CERT_NONE,
@@ -268,7 +270,9 @@ def _secret(settings: ListenerSettings, name: str) -> Secret | None:
 
 
 def _stamps(settings: ListenerSettings) -> tuple[object, ...]:
-    return tuple(_stamp(settings.text(name)) for name in _FILES)
+    given = [settings.text(name) or "" for name in _REFERENCES]
+    named = [text.removeprefix("file:") for text in given if text.startswith("file:")]
+    return tuple(map(_stamp, [*map(settings.text, _FILES), *named]))
 
 
 def _stamp(path: str | None) -> object:

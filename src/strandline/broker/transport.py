@@ -88,6 +88,7 @@ class Transport(Generic[PartyT]):
         self.is_turned_out = False
         """Whether it was closed for what it has sent."""
         self.last_active_ms = 0
+        """When bytes came or went last, of whatever is under way."""
         self._shared = shared
         self._pool = pool
         self._large: LargeFrame | None = None
@@ -219,13 +220,13 @@ class Transport(Generic[PartyT]):
             self.close(None)
             return
         self._pool.memory.progressed(self)
+        now = self._host.begin()
+        self.last_active_ms = now.monotonic_ms
         is_whole = large.received(count)
         self._stream.expect(large.missing)
         if not is_whole:
             return
         self._large = None
-        now = self._host.begin()
-        self.last_active_ms = now.monotonic_ms
         self._host.receive(self.connection, memoryview(large.buffer)[: large.size], now)
         large.let_go()
         self._pool.memory.give_back(self)
@@ -276,6 +277,7 @@ class Transport(Generic[PartyT]):
 
     def on_writable(self) -> None:
         """Go on with what the socket did not take before."""
+        self.last_active_ms = self._host.begin().monotonic_ms  # the other side has read of it
         try:
             self._outgoing.go_on()
         except BrokenRange as error:
@@ -286,6 +288,9 @@ class Transport(Generic[PartyT]):
             return
         except OSError as error:
             self.close(f"writing failed: {error.strerror or error}")
+            return
+        except Exception as error:  # noqa: BLE001 -- as above
+            self._fail(error)
             return
         self.resume()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from importlib.util import find_spec
 from typing import Final
@@ -12,7 +12,6 @@ import click
 
 from strandline.broker.handle_budget import raise_limit
 from strandline.broker.local_layout import broker_configs, metadata_directory
-from strandline.broker.start_report import StartReport
 from strandline.cli.broker_options import (
     broker_options,
     load_config,
@@ -28,6 +27,7 @@ from strandline.cli.serving import (
     run_until_stopped,
     sentence_about_data,
 )
+from strandline.config.listeners import Listener
 from strandline.errors import InvalidSetting, InvariantViolated, StorageError
 from strandline.schemas.places import NOWHERE, SchemaPlaces
 from strandline.storage.real_files import RealFiles
@@ -109,6 +109,9 @@ def serve(
         raise click.UsageError(str(wrong)) from wrong
     except StorageError as error:
         raise click.ClickException(sentence_about_data(error)) from error
+    if with_page:
+        for each in configs:
+            _listener_of_page(each.listeners)  # refused before a broker starts
     users = parse_users(first_users)
     schemas = schema_places(schema_directory, registry) if with_page else NOWHERE
     directory = metadata_directory(config)
@@ -137,12 +140,12 @@ def serve(
     )
 
 
-def _address_of_page(report: StartReport) -> str:
-    """Where the page reaches a broker, without name and certificate. Raises `ClickException`."""
-    for each in report.addresses:
+def _listener_of_page(listeners: Iterable[Listener]) -> Listener:
+    """By which the page reaches a broker, without name and certificate. Raises `UsageError`."""
+    for each in listeners:
         if each.security_protocol == "PLAINTEXT":
-            return client_address(each)
-    raise click.ClickException(
+            return each
+    raise click.UsageError(
         "The page of --ui needs a PLAINTEXT listener. With others start it apart, with what lets "
         "it in: strandline ui --client-config FILE"
     )
@@ -179,10 +182,10 @@ def _beside(
                 lines.append(f"faults      {control}")
             if with_page:
                 # All of them: the page must find the cluster when the first is down.
-                addresses = [_address_of_page(each) for each in running.reports.values()]
+                listeners = [_listener_of_page(each.addresses) for each in running.reports.values()]
                 where = await stack.enter_async_context(
                     page(
-                        ",".join(addresses),
+                        ",".join(map(client_address, listeners)),
                         page_port,
                         control,
                         schemas,

@@ -99,19 +99,33 @@ async def _run(
             click.echo("\n".join(report_lines(running.reports, running.notice, more)))
             sys.stdout.flush()
             wrong = await _until_to_be_stopped(running, stop)
-    except InvalidSetting as error:
+    except (InvalidSetting, OSError) as error:
         wrong = [str(error)]
-    if imports is not None:
-        imports.cancel()
-    click.echo("Stopping. Ctrl-C again stops at once.")
+    finally:  # whatever fails beside the brokers, it is no crash of theirs
+        if imports is not None:
+            imports.cancel()
+        was_clean = await _stop(running)
+    if not was_clean:
+        wrong.append("The shutdown was not clean; the next start recovers.")
+    return wrong
+
+
+async def _stop(running: RunningBrokers) -> bool:
+    _tell("Stopping. Ctrl-C again stops at once.")
     begun = time.monotonic()
     was_clean = await running.stop()
     log.info("The shutdown took %.2f s", time.monotonic() - begun)
     if was_clean:
-        click.echo("Stopped cleanly.")
-    else:
-        wrong.append("The shutdown was not clean; the next start recovers.")
-    return wrong
+        _tell("Stopped cleanly.")
+    return was_clean
+
+
+def _tell(sentence: str) -> None:
+    try:
+        click.echo(sentence)
+    except BrokenPipeError:
+        # `| tee` ends with the same Ctrl-C. What is in the buffer must not fail again at the exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 async def _until_to_be_stopped(running: RunningBrokers, stop: asyncio.Event) -> list[str]:

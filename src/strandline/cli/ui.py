@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from strandline.cli.connecting import bootstrap_option
+from strandline.cli.client_config import client_config
+from strandline.cli.connecting import bootstrap_of, bootstrap_option
 from strandline.cli.page_options import edit_option, page_tables_option, tables_in
 from strandline.cli.schema_options import schema_options, schema_places
-from strandline.client.settings import join_addresses, parse_addresses
+from strandline.client.security.settings import PLAINTEXT, Security
+from strandline.client.settings import join_addresses
 from strandline.config.loopback import loopback
 from strandline.errors import InvalidSetting
 from strandline.schemas.places import NOWHERE, SchemaPlaces
@@ -66,12 +68,7 @@ def ui(
     certificate: str | None,
 ) -> None:
     """Serve the live page of a cluster until Ctrl-C."""
-    if bootstrap is None:
-        bootstrap = click.get_current_context().find_root().params["bootstrap"]
-    try:
-        addresses = parse_addresses(bootstrap)
-    except InvalidSetting as wrong:
-        raise click.UsageError(str(wrong)) from wrong
+    addresses = bootstrap_of(bootstrap)
     places = schema_places(schema_directory, registry)
     serve_page(
         host,
@@ -82,6 +79,7 @@ def ui(
         tables=None if tables is None else tables_in(tables),
         tokens_path=tokens_path,
         certificate=certificate,
+        security=client_config().security,
     )
 
 
@@ -96,6 +94,7 @@ def serve_page(
     tables: Question | None = None,
     tokens_path: str | None = None,
     certificate: str | None = None,
+    security: Security = PLAINTEXT,
 ) -> None:
     """Serve, and say where. Without `bootstrap` there are scenarios only."""
     try:
@@ -131,4 +130,5 @@ def serve_page(
         tables=tables,
         tokens=tokens,
         certificate=certificate,
+        security=security,
     )

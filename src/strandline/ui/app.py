@@ -25,6 +25,7 @@ from starlette.staticfiles import StaticFiles
 
 from strandline.client.cluster import ClusterClient
 from strandline.client.retry import is_worth_waiting_for
+from strandline.client.security.settings import PLAINTEXT, Security
 from strandline.client.settings import ClientSettings
 from strandline.errors import ErrorCode, MalformedFrame, ProtocolError, StrandlineError
 from strandline.schemas.sources import Schemas
@@ -61,18 +62,21 @@ def application(
     tables: questions.Question | None = None,
     tokens: Tokens | None = None,
     is_secure: bool = False,
+    security: Security = PLAINTEXT,
 ) -> Starlette:
     """The server for one cluster; without one it serves scenarios only.
 
     `injector` causes faults, `schemas` are for the records; with `may_edit` pages may produce
     records and reset groups. `tables` is asked for what lakehouse tables are there. With
     `tokens` it answers to those that have one, by any name; `is_secure` if that is over TLS.
+    `security` is what lets its clients in at the brokers.
     """
     middleware = [Middleware(Guard, hosts=hosts if tokens is None else None)]
     if tokens is not None:
         middleware.append(Middleware(Access, tokens=tokens, is_secure=is_secure))
-    watcher = None if bootstrap is None else Watcher(bootstrap)
-    cache = None if bootstrap is None else RequestCache(bootstrap, _ASKING)
+    client, asking = (replace(each, security=security) for each in (_CLIENT, _ASKING))
+    watcher = None if bootstrap is None else Watcher(bootstrap, security)
+    cache = None if bootstrap is None else RequestCache(bootstrap, asking)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -98,8 +102,8 @@ def application(
     ]
     if watcher is not None and cache is not None and bootstrap is not None:
         routes += _live_routes(watcher, cache)
-        routes += _question_routes(watcher, cache, bootstrap, schemas or Schemas())
-        routes += _edit_routes(bootstrap, may_edit=may_edit)
+        routes += _question_routes(watcher, cache, bootstrap, asking, schemas or Schemas())
+        routes += _edit_routes(bootstrap, client, may_edit=may_edit)
         routes.append(Route("/api/tables", _polled(cache, tables or _no_tables)))
     else:
         routes.append(Route("/api/moments", _no_moments))
@@ -157,7 +161,11 @@ def _live_routes(watcher: Watcher, cache: RequestCache) -> list[Route]:
 
 
 def _question_routes(
-    watcher: Watcher, cache: RequestCache, bootstrap: str, schemas: Schemas
+    watcher: Watcher,
+    cache: RequestCache,
+    bootstrap: str,
+    asking: ClientSettings,
+    schemas: Schemas,
 ) -> list[Route]:
     ask_partition = _polled(cache, questions.partition)
 
@@ -172,7 +180,7 @@ def _question_routes(
             return partition
         if function in questions.POLLED:
             return _polled(cache, function)
-        return _question(bootstrap, function)
+        return _question(bootstrap, asking, function)
 
     return [
         Route(path, responder(function)) for path, function in questions.by_path(schemas).items()
@@ -201,14 +209,14 @@ def _fault_routes(injector: FaultInjector) -> list[Route]:
     ]
 
 
-def _edit_routes(bootstrap: str, *, may_edit: bool) -> list[Route]:
+def _edit_routes(bootstrap: str, client: ClientSettings, *, may_edit: bool) -> list[Route]:
     async def allowed(request: Request) -> Response:
         del request
         return answer({"allowed": may_edit})
 
     def editor(function: editing.Edit) -> Callable[[Request], Awaitable[Response]]:
         def edit(name: str, body: bytes) -> Any:
-            with ClusterClient(bootstrap, _CLIENT) as cluster:
+            with ClusterClient(bootstrap, client) as cluster:
                 return function(cluster, name, editing.body_of(body))
 
         async def respond(request: Request) -> Response:
@@ -303,11 +311,13 @@ async def _play(request: Request) -> Response:
 # -- Questions to the cluster ------------------------------------------------------------------
 
 
-def _question(bootstrap: str, function: questions.Question) -> Callable[[Request], Any]:
+def _question(
+    bootstrap: str, asking: ClientSettings, function: questions.Question
+) -> Callable[[Request], Any]:
     """Asked with a client of its own, as often as it is requested."""
 
     def ask(values: Mapping[str, str]) -> Any:
-        with ClusterClient(bootstrap, _ASKING) as cluster:
+        with ClusterClient(bootstrap, asking) as cluster:
             return function(cluster, values)
 
     return _respond(lambda values: run_in_threadpool(ask, values))

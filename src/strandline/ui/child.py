@@ -47,18 +47,20 @@ async def page(
         command += ["--schemas", schemas.directory]
     if may_edit:
         command += ["--edit"]
-    child = await asyncio.create_subprocess_exec(
-        *command,
-        env={**os.environ, **_registry_variable(schemas)},
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
+    try:
+        child = await asyncio.create_subprocess_exec(
+            *command,
+            env={**os.environ, **_registry_variable(schemas)},
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+    except OSError as error:
+        raise InvalidSetting("ui", f"The page cannot be started: {error.strerror}.") from error
     if child.stdout is None or child.stderr is None:
         raise InvariantViolated("The child has no pipes.")
     try:
-        async with asyncio.timeout(_START_SECONDS):
-            line = await child.stdout.readline()
+        line = await _first_line(child.stdout)
         if not line:
             said = (await child.stderr.read()).decode(errors="replace").strip()
             raise InvalidSetting("ui", said.splitlines()[-1] if said else "The page did not start.")
@@ -72,6 +74,16 @@ async def page(
 def _registry_variable(schemas: SchemaPlaces) -> dict[str, str]:
     """Not an argument: the URL may hold a password, and all users see a process's arguments."""
     return {} if schemas.registry is None else {REGISTRY_VARIABLE: schemas.registry}
+
+
+async def _first_line(said: asyncio.StreamReader) -> bytes:
+    try:
+        async with asyncio.timeout(_START_SECONDS):
+            return await said.readline()
+    except TimeoutError as error:
+        raise InvalidSetting(
+            "ui", f"The page has not started within {_START_SECONDS:.0f} s."
+        ) from error
 
 
 async def _pass_on(complaints: asyncio.StreamReader) -> None:

@@ -16,7 +16,7 @@ from typing import Final
 from strandline.client.cluster import ClusterClient
 from strandline.client.inspection import Document
 from strandline.client.settings import Address, ClientSettings
-from strandline.errors import ErrorCode, MalformedFrame, ProtocolError
+from strandline.errors import ErrorCode, InvalidSetting, MalformedFrame, ProtocolError
 from strandline.types import BrokerId
 
 PATIENCE_S: Final = 1.5
@@ -100,6 +100,8 @@ class _BrokerPoller:
             result: Document | ProtocolError = question(self._client, self._broker_id)
         except ProtocolError as error:
             result = error
+        except InvalidSetting as error:  # a certificate or a secret is not where it was
+            result = ProtocolError(ErrorCode.NETWORK_EXCEPTION, str(error))
         except MalformedFrame as error:
             result = ProtocolError(
                 ErrorCode.UNKNOWN_SERVER_ERROR, f"Its answer cannot be read: {error}"

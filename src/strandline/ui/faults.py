@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
 from starlette.concurrency import run_in_threadpool
@@ -29,6 +30,7 @@ from strandline.client.faults import (
     not_asked,
     states_of,
 )
+from strandline.client.security.settings import PLAINTEXT, Security
 from strandline.client.settings import Address, ClientSettings
 from strandline.errors import ErrorCode, ProtocolError
 from strandline.ui.questions import BadQuestion
@@ -52,13 +54,14 @@ Finder: TypeAlias = Callable[[], Address]
 they are not allowed."""
 
 
-def finder(bootstrap: str, control: Address | None) -> Finder:
+def finder(bootstrap: str, control: Address | None, security: Security = PLAINTEXT) -> Finder:
     """For the cluster at `bootstrap`, whose control is known or is asked for."""
+    settings = replace(_CLIENT, security=security)
 
     def find() -> Address:
         if control is not None:
             return control
-        with ClusterClient(bootstrap, _CLIENT) as cluster:
+        with ClusterClient(bootstrap, settings) as cluster:
             return find_control(cluster)
 
     return find

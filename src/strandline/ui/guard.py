@@ -67,6 +67,8 @@ class Guard:
         kind = headers.get("content-type", "").split(";")[0].strip()
         if kind != ("application/x-www-form-urlencoded" if path == LOGIN else "application/json"):
             return 415, "Requests are JSON."
+        if "transfer-encoding" in headers:  # it wins over the length that is looked at here
+            return 411, "Requests say how long they are."
         length = headers.get("content-length", "")
         if not length.isdigit():
             return 411, "Requests say how long they are."

@@ -12,7 +12,7 @@ import time
 from typing import Final
 
 from strandline.client.cluster import ClusterClient
-from strandline.errors import MalformedFrame, ProtocolError
+from strandline.errors import InvalidSetting, MalformedFrame, ProtocolError
 from strandline.ui import questions
 from strandline.ui.picture import Key
 from strandline.ui.request_cache import RequestCache, Values
@@ -31,7 +31,7 @@ async def sample_lags(watcher: Watcher, cache: RequestCache) -> None:
         begun = time.monotonic()
         try:
             found = await cache.ask(lambda client, values: _lags(watcher, client, values), {})
-        except (ProtocolError, MalformedFrame):
+        except (ProtocolError, MalformedFrame, InvalidSetting):
             pass  # the watcher tells of brokers that do not answer
         else:
             watcher.series.add_lags(time.time_ns() // 1_000_000, found)

@@ -20,6 +20,7 @@ from typing import Final
 import uvicorn
 
 from strandline.broker.addresses import bound_socket
+from strandline.client.security.settings import PLAINTEXT, Security
 from strandline.client.settings import Address
 from strandline.config.listeners import host_and_port
 from strandline.errors import InvalidSetting, InvariantViolated
@@ -102,20 +103,22 @@ def serve(
     tables: Question | None = None,
     tokens: Tokens | None = None,
     certificate: str | None = None,
+    security: Security = PLAINTEXT,
 ) -> None:
     """Serve until a signal comes, or until `until`, which is called in a thread, returns.
 
     `control` is where faults can be asked for, if that is known; `schemas` are those that records
     are decoded by. With `may_edit` pages may produce records and reset groups. `tables` is asked
     for what lakehouse tables are there. `tokens` are needed where others than this machine reach
-    the page. `certificate` is a PEM file with a key and certificates, to serve it over TLS.
+    the page. `certificate` is a PEM file with a key and certificates, to serve it over TLS;
+    `security` is what lets the page in at the brokers.
     """
     host = listening.getsockname()[0]
     injector = None
     if not is_local(listening) and tokens is None:
         raise InvariantViolated("A page that others reach is to ask for tokens.")
     if bootstrap is not None:
-        injector = FaultInjector(finder(bootstrap, control))
+        injector = FaultInjector(finder(bootstrap, control, security))
     server = uvicorn.Server(
         uvicorn.Config(
             application(
@@ -127,6 +130,7 @@ def serve(
                 tables=tables,
                 tokens=tokens,
                 is_secure=certificate is not None,
+                security=security,
             ),
             ssl_certfile=certificate,
             log_level="warning",

@@ -17,12 +17,14 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Final
 
 from strandline.client.cluster import ClusterClient
 from strandline.client.inspection import ByBroker, Document, answers_of, inspect
+from strandline.client.security.settings import PLAINTEXT, Security
 from strandline.client.settings import Address, ClientSettings
-from strandline.errors import MalformedFrame, ProtocolError
+from strandline.errors import InvalidSetting, MalformedFrame, ProtocolError
 from strandline.types import BrokerId
 from strandline.ui.cluster_poller import ClusterPoller
 from strandline.ui.picture import Assembly, Key, Picture, Piece
@@ -51,17 +53,18 @@ _CLIENT: Final = ClientSettings(
 class Watcher:
     """See the module. `close` ends its thread."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, security: Security = PLAINTEXT) -> None:
         self.time_line = TimeLine()
         self.series = Series()
         self.trouble: str | None = "The cluster has not been asked yet."
         self._bootstrap = bootstrap
+        self._settings = replace(_CLIENT, security=security)
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._ending = threading.Event()
         self._watchers = 0
         self._listeners: set[Callable[[], object]] = set()
-        self._poller = ClusterPoller(_CLIENT)
+        self._poller = ClusterPoller(self._settings)
         self._brokers: Mapping[BrokerId, Address] = {}
         """Those that are registered, as far as was heard in the last look."""
         self._assembly = Assembly()
@@ -117,7 +120,7 @@ class Watcher:
                 self._on_screen.popitem(last=False)
 
     def _run(self) -> None:
-        with ClusterClient(self._bootstrap, _CLIENT) as cluster:
+        with ClusterClient(self._bootstrap, self._settings) as cluster:
             while not self._ending.is_set():
                 begun = time.monotonic()
                 self._look(cluster)
@@ -138,7 +141,8 @@ class Watcher:
         piece = Piece(self._after, self._named())
         try:
             by_broker = self._ask(cluster, piece)
-        except (ProtocolError, MalformedFrame) as error:
+        except (ProtocolError, MalformedFrame, InvalidSetting) as error:
+            # The last: a certificate or a secret is not where it was, perhaps for a moment.
             self.trouble = f"No broker answers: {error}"
         else:
             self.trouble = None

@@ -1,0 +1,166 @@
+"""What one transport sends late, and receives in pieces: what ends it, and that it is not idle."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from strandline.broker.frame_memory import FrameMemory
+from strandline.broker.receive_buffers import BufferPool
+from strandline.broker.streams import PlainStream
+from strandline.broker.transport import RECEIVE_BUFFER_BYTES, Transport
+from strandline.storage.files import File
+from strandline.storage.log_reader import LogSlice
+from strandline.storage.real_files import RealFiles
+from strandline.types import Instant, Offset
+
+LENGTH = 4 * 1024 * 1024
+
+
+class Party:
+    client_host = "a slow reader"
+    frame_bytes_max = LENGTH
+    wants_input = True
+
+
+class Host:
+    """Owns one transport, and says what became of it."""
+
+    def __init__(self) -> None:
+        self.ended_by: list[str | None] = []
+        self.received: list[int] = []
+        self.now_ms = 0
+
+    def receive(self, party: object, frame: memoryview, now: Instant) -> None:
+        self.received.append(len(frame))
+
+    def begin(self) -> Instant:
+        return Instant(self.now_ms, self.now_ms)
+
+    def end(self) -> None: ...
+
+    def end_soon(self) -> None: ...
+
+    def call_soon(self, callback: object) -> None: ...
+
+    def call_in_turn(self, callback: object) -> None: ...
+
+    def disconnected(self, transport: object, reason: str | None) -> None:
+        del transport
+        self.ended_by.append(reason)
+
+    def watch(self, transport: object, *, read: bool, write: bool) -> None: ...
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    theirs.settimeout(60)
+    with ours, theirs:
+        yield ours, theirs
+
+
+def log_in(directory: Path) -> File:
+    """A file that is longer than what a socket takes at once."""
+    file = RealFiles().open(f"{directory}/00000000000000000000.log", create=True)
+    file.append(b"o" * LENGTH)
+    return file
+
+
+def transport_of(host: Host, stream: PlainStream) -> Transport[Party]:
+    shared = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
+    return Transport(host, Party(), stream, shared=shared, pool=BufferPool(1, FrameMemory(1 << 30)))
+
+
+@pytest.mark.parametrize("is_cut", [True, False])
+def test_a_log_that_was_cut_and_grew_again_ends_a_slow_readers_connection(
+    tmp_path: Path, pair: tuple[socket.socket, socket.socket], is_cut: bool
+) -> None:
+    ours, theirs = pair
+    file = log_in(tmp_path)
+    host = Host()
+    transport = transport_of(host, PlainStream(ours))
+    transport.send([LogSlice(file, 0, LENGTH, Offset(0), Offset(1))])
+    assert transport.has_unsent_output, "the reader is slow"
+    if is_cut:
+        file.truncate(0)
+        file.append(b"n" * LENGTH)
+    received = bytearray()
+    while len(received) < LENGTH:
+        transport.on_writable()
+        piece = theirs.recv(1 << 16)
+        received += piece
+        if not piece:
+            break
+    assert set(received) == {ord("o")}
+    if is_cut:
+        assert len(received) < LENGTH
+        assert host.ended_by == ["a log range was cut while it was being sent"]
+    else:
+        assert (len(received), host.ended_by) == (LENGTH, [])
+
+
+@pytest.mark.parametrize("error", [MemoryError(), ValueError("a bug of ours")])
+def test_what_goes_wrong_while_the_rest_is_sent_ends_the_connection(
+    tmp_path: Path,
+    pair: tuple[socket.socket, socket.socket],
+    caplog: pytest.LogCaptureFixture,
+    error: Exception,
+) -> None:
+    """Once: the socket stays writable, and the loop would call again and again."""
+
+    class Failing(PlainStream):
+        def send_range(self, file: File, position: int, length: int) -> int:
+            if host.now_ms:
+                raise error
+            return super().send_range(file, position, length)
+
+    ours, _ = pair
+    host = Host()
+    transport = transport_of(host, Failing(ours))
+    transport.send([LogSlice(log_in(tmp_path), 0, LENGTH, Offset(0), Offset(1))])
+    host.now_ms = 1
+    caplog.set_level(logging.ERROR)
+    transport.on_writable()
+    assert transport.closed
+    assert len(host.ended_by) == 1
+    assert "a slow reader" in caplog.text
+
+
+def test_an_answer_that_is_taken_bit_by_bit_is_no_idleness(
+    tmp_path: Path, pair: tuple[socket.socket, socket.socket]
+) -> None:
+    ours, theirs = pair
+    host = Host()
+    transport = transport_of(host, PlainStream(ours))
+    transport.send([LogSlice(log_in(tmp_path), 0, LENGTH, Offset(0), Offset(1))])
+    received = 0
+    while transport.has_unsent_output:
+        received += len(theirs.recv(1 << 16))
+        host.now_ms += 1000
+        transport.on_writable()
+        assert transport.last_active_ms == host.now_ms
+    assert received < LENGTH
+    assert not transport.closed
+
+
+def test_a_large_request_that_comes_bit_by_bit_is_no_idleness(
+    pair: tuple[socket.socket, socket.socket],
+) -> None:
+    ours, theirs = pair
+    host = Host()
+    transport = transport_of(host, PlainStream(ours))
+    frame, piece = LENGTH.to_bytes(4, "big") + bytes(LENGTH), 1 << 16
+    for position in range(0, len(frame), piece):
+        assert not host.received
+        theirs.sendall(frame[position : position + piece])
+        host.now_ms += 1000
+        transport.on_readable()
+        assert transport.last_active_ms == host.now_ms
+        transport.on_readable()  # what was beyond the end of a buffer that grows
+    assert host.received == [LENGTH]
