@@ -71,6 +71,11 @@ def _json_lines(lines: list[Any]) -> bytes:
         ("json", b'{"key": {"base64": "!"}}', "Line 2 has broken base64"),
         ("json", b'{"headers": 3}', "Line 2 has headers"),
         ("json", b'{"headers": [[1, "x"]]}', "Line 2 has a header"),
+        ("json", b'{"timestamp": 9223372036854775808}', "Line 2 has a timestamp"),
+        ("json", b'{"timestamp": -2}', "Line 2 has a timestamp"),
+        ("json", b'{"value": "\\ud800"}', "Line 2 has a half of a character"),
+        ("json", b'{"value": ["\\ud800"]}', "Line 2 has a half of a character"),
+        ("json", b'{"headers": {"\\ud800": "x"}}', "Line 2 has a half of a character"),
         ("lines", b"no separator", "Line 2 has no key separator '|'"),
     ],
 )
@@ -187,6 +192,23 @@ def test_lines_of_a_slow_pipe_are_sent_while_it_is_silent(
     assert process.wait(DEADLINE_S) == 0
     _, err = process.communicate()
     assert err.startswith(b"2 records ")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_half_a_line_is_no_record_when_the_command_is_stopped(
+    address: str, spawn: Run, name: str, number: signal.Signals
+) -> None:
+    spawn("topics", "create", name)
+    process = _start(address, "produce", name)
+    assert process.stdin is not None
+    process.stdin.write(b"whole\nhal")
+    process.stdin.flush()
+    assert spawn("consume", name, "--max", "1").out == "whole\n"  # so both were read
+    process.send_signal(number)
+    assert process.wait(DEADLINE_S) == 0
+    _, err = process.communicate()
+    assert err.startswith(b"1 record ")
+    assert spawn("consume", name, "-e").out == "whole\n"
 
 
 def _start(address: str, *arguments: str) -> subprocess.Popen[bytes]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
 import threading
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,8 +16,10 @@ import strandline
 from strandline.errors import ErrorCode, InvalidSetting, ProtocolError
 from strandline.types import TopicPartition
 from tests.client.conftest import PATIENCE_S, BrokerThread
+from tests.client.half_led import HEALTHY, ORPHAN, VALUES, comes_back, half_led
 from tests.client.test_api import settings
 from tests.client.test_producer import LosesAnAnswer
+from tests.client.test_producer_patience import Keeps
 
 PATIENCE_MS = PATIENCE_S * 1000
 
@@ -154,6 +158,115 @@ def test_a_broker_may_be_away_for_a_while(start_broker_at: Callable[..., Any]) -
             assert [each.value for each in await read(consumer, 1)] == [b"during"]
 
     asyncio.run(work())
+
+
+@pytest.mark.parametrize(
+    ("record", "refusal"),
+    [({"value": "text"}, TypeError), ({"value": b"v", "timestamp_ms": 2**63}, ValueError)],
+)
+def test_what_is_no_record_is_refused_at_once_and_harms_no_other(
+    broker: BrokerThread, name: str, record: dict[str, Any], refusal: type[Exception]
+) -> None:
+    async def work() -> None:
+        async with strandline.AsyncProducer(settings(broker)) as producer:
+            with pytest.raises(refusal):
+                await producer.send(name, **record)
+            with pytest.raises(refusal):
+                await producer.send_and_wait(name, **record)
+            assert await producer.send_and_wait(name, b"good") == 0
+
+    run(work())
+
+
+def test_what_has_waited_for_the_program_has_its_whole_time_for_attempts(
+    broker: BrokerThread, name: str
+) -> None:
+    async def work() -> None:
+        mine = settings(broker, linger_ms=100_000, delivery_timeout_ms=50_000)
+        async with strandline.AsyncProducer(mine) as producer:
+            delivery = await producer.send(name, b"v")
+            # As if the program had kept the event loop for longer than the delivery timeout.
+            delivery.batch.created_ms -= 60_000
+            assert (await producer.flush()).delivered == 1
+
+    run(work())
+
+
+def test_a_batch_on_its_way_is_given_up_when_its_time_is_over(
+    start_broker_at: Callable[..., Any],
+) -> None:
+    proxy = Keeps()
+    broker = start_broker_at(f"advertised.listeners=PLAINTEXT://127.0.0.1:{proxy.port}")
+    proxy.target = ("127.0.0.1", broker.port)
+
+    async def work() -> None:
+        async with strandline.AsyncAdmin(settings(broker)) as admin:
+            await admin.create_topic("t")
+        mine = settings(broker, delivery_timeout_ms=2000)
+        mine["bootstrap.servers"] = f"127.0.0.1:{proxy.port}"
+        async with strandline.AsyncProducer(mine) as producer:
+            await producer.send("t", b"unanswered")
+            (failed,) = (await producer.flush()).failed
+            assert failed.maybe_written
+            waited = re.search(r"did not answer Produce within (\d+) ms", failed.error.message)
+            assert waited is not None
+            assert int(waited[1]) <= 2000
+            assert await producer.send_and_wait("t", b"next") == 1
+
+    try:
+        asyncio.run(work())
+    finally:
+        proxy.close()
+
+
+def test_a_producer_goes_on_when_a_secret_that_was_missing_is_there_again(tmp_path: Path) -> None:
+    secret = tmp_path / "password"
+    secret.write_text("secret")
+
+    async def work(brokers: strandline.Cluster) -> None:
+        mine = {**brokers.client_config("alice"), "sasl.password": f"file:{secret}"}
+        async with strandline.AsyncProducer(mine) as producer:
+            await producer.send_and_wait("t", b"before")
+            secret.rename(tmp_path / "away")
+            for connection in producer._cluster._connections.values():
+                connection.close()
+            during = await producer.send("t", b"during")
+            waiting = [asyncio.create_task(producer.outcome(during)) for _ in range(2)]
+            for each in waiting:
+                with pytest.raises(InvalidSetting):
+                    await each
+            with pytest.raises(InvalidSetting):
+                await producer.flush()
+            (tmp_path / "away").rename(secret)
+            assert await producer.outcome(during) == 1
+            assert (await producer.flush()).delivered == 2
+
+    security: Any = {"security": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN"}
+    with strandline.Cluster(brokers=1, users={"alice": "secret"}, **security) as brokers:
+        brokers.create_topic("t", partitions=1)
+        asyncio.run(work(brokers))
+
+
+@pytest.mark.parametrize("is_noticed", [True, False])
+def test_a_partition_that_no_broker_gives_stops_no_other(is_noticed: bool) -> None:
+    """It has no leader, or one that cannot be reached."""
+    with half_led(is_noticed=is_noticed) as brokers:
+
+        async def work() -> None:
+            loop = asyncio.get_running_loop()
+            mine = {
+                "bootstrap.servers": brokers.bootstrap_servers,
+                "group.id": "g",
+                "auto.offset.reset": "none",
+            }
+            async with strandline.AsyncConsumer(mine) as consumer:
+                await consumer.commit({ORPHAN: 0, HEALTHY: 0})
+                await consumer.assign([ORPHAN, HEALTHY])
+                assert [each.value for each in await read(consumer, 3)] == VALUES[HEALTHY]
+                await loop.run_in_executor(None, comes_back, brokers)
+                assert [each.value for each in await read(consumer, 1)] == VALUES[ORPHAN]
+
+        asyncio.run(work())
 
 
 def test_a_broker_that_stays_away_fails_records() -> None:

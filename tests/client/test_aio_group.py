@@ -30,7 +30,8 @@ from tests.client.group_members import (
     values,
     write,
 )
-from tests.client.test_aio import run
+from tests.client.half_led import HEALTHY, ORPHAN, VALUES, comes_back, half_led
+from tests.client.test_aio import read, run
 
 PATIENCE_MS = PATIENCE_S * 1000
 
@@ -282,6 +283,27 @@ def test_what_a_subscription_needs_and_excludes(broker: BrokerThread, topic: str
                 await consumer.assign([TopicPartition(topic, 0)])
 
     run(work())
+
+
+def test_a_member_reads_what_has_leaders_and_the_rest_when_it_has_one() -> None:
+    """The group has stored no offset of the partition without a leader: where to begin is kept."""
+    with half_led(is_noticed=True) as brokers:
+
+        async def work() -> None:
+            loop = asyncio.get_running_loop()
+            async with member(brokers.bootstrap_servers, "g") as consumer:
+                await consumer.subscribe(["t"])
+                assert [each.value for each in await read(consumer, 3)] == VALUES[HEALTHY]
+                assert consumer.assignment == [HEALTHY, ORPHAN]
+                with pytest.raises(ProtocolError, match="has no position yet") as refused:
+                    consumer.position(ORPHAN)
+                assert refused.value.code is ErrorCode.LEADER_NOT_AVAILABLE
+                with pytest.raises(ProtocolError, match="is not assigned"):
+                    consumer.position(TopicPartition("t", 2))
+                await loop.run_in_executor(None, comes_back, brokers)
+                assert [each.value for each in await read(consumer, 1)] == VALUES[ORPHAN]
+
+        asyncio.run(work())
 
 
 # -- Beside others -------------------------------------------------------------------------------

@@ -41,6 +41,14 @@ def test_each_goes_to_its_place() -> None:
     assert (reading.fetch.isolation, reading.group) == (Isolation.READ_COMMITTED, "g")
 
 
+def test_times_of_requests_are_those_of_a_member_too() -> None:
+    times = {"request.timeout.ms": 1234, "retry.backoff.ms": 7, "retry.backoff.max.ms": 77}
+    member = reading_of({**AT, **times, "group.id": "g"}).member
+    assert member is not None
+    assert (member.request_timeout_ms, member.retry_backoff_ms) == (1234, 7)
+    assert member.retry_backoff_max_ms == 77
+
+
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [

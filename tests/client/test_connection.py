@@ -158,3 +158,12 @@ def test_no_process_listens() -> None:
         address = Address(*taken.getsockname())
         with pytest.raises(ProtocolError, match=f"Cannot connect to {address}"):
             Connection.open(address, SETTINGS)
+
+
+def test_the_end_of_a_connection_is_noticed_before_it_is_used_again(scripted: Scripted) -> None:
+    scripted.negotiate()
+    scripted.connection.notice_end()
+    assert not scripted.connection.closed
+    scripted.far.close()
+    scripted.connection.notice_end()
+    assert scripted.connection.closed

@@ -19,6 +19,7 @@ from strandline.protocol.apis import ApiKey
 from strandline.testing import Cluster
 from strandline.types import Offset, TopicPartition
 from tests.client.conftest import FAST
+from tests.client.half_led import HEALTHY, ORPHAN, VALUES, comes_back, half_led
 
 TIME_MS = 1_700_000_000_000
 
@@ -181,3 +182,58 @@ def test_a_reader_of_a_rack_reads_there_and_goes_on_at_the_next_leader(
                 found += [record.value for each in polled for record in each.records]
             assert found == [b"%d" % number for number in range(6)]
             assert ApiKey.OFFSET_FOR_LEADER_EPOCH in [key for key, _ in asked]
+
+
+def values_of(consumer: Consumer, count: int) -> list[bytes | None]:
+    """So many values, as they come."""
+    found: list[bytes | None] = []
+    while len(found) < count:
+        polled = consumer.poll(60_000)
+        assert polled, f"only {found} came"
+        found += [record.value for each in polled for record in each.records]
+    return found
+
+
+@pytest.mark.parametrize("is_noticed", [True, False])
+def test_a_partition_that_no_broker_gives_stops_no_other(is_noticed: bool) -> None:
+    """It has no leader, or one that cannot be reached."""
+    with (
+        half_led(is_noticed=is_noticed) as brokers,
+        ClusterClient(brokers.bootstrap_servers, FAST) as cluster,
+    ):
+        consumer = Consumer(cluster)
+        consumer.assign({ORPHAN: Start.at_offset(0), HEALTHY: Start.at_offset(0)})
+        assert values_of(consumer, 3) == VALUES[HEALTHY]
+        while consumer.trouble is None:
+            consumer.poll(10)
+        comes_back(brokers)
+        assert values_of(consumer, 1) == VALUES[ORPHAN]
+        assert consumer.trouble is None
+
+
+def test_where_to_begin_is_found_out_when_a_leader_tells_it() -> None:
+    with (
+        half_led(is_noticed=True) as brokers,
+        ClusterClient(brokers.bootstrap_servers, FAST) as cluster,
+    ):
+        consumer = Consumer(cluster)
+        consumer.add({ORPHAN: Start.earliest(), HEALTHY: Start.earliest()})
+        assert sorted(consumer.partitions) == [HEALTHY, ORPHAN]
+        assert consumer.positions == {HEALTHY: 0}
+        assert values_of(consumer, 3) == VALUES[HEALTHY]
+        comes_back(brokers)
+        assert values_of(consumer, 1) == VALUES[ORPHAN]
+        assert consumer.positions == {HEALTHY: 3, ORPHAN: 1}
+
+
+def test_a_partition_that_is_dropped_before_it_has_a_position_is_forgotten() -> None:
+    with (
+        half_led(is_noticed=True) as brokers,
+        ClusterClient(brokers.bootstrap_servers, FAST) as cluster,
+    ):
+        consumer = Consumer(cluster)
+        consumer.add({ORPHAN: Start.latest(), HEALTHY: Start.earliest()})
+        consumer.drop([ORPHAN])
+        assert consumer.partitions == [HEALTHY]
+        assert values_of(consumer, 3) == VALUES[HEALTHY]
+        assert consumer.trouble is None

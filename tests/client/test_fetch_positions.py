@@ -111,6 +111,22 @@ def test_a_refused_question_leaves_the_doubt() -> None:
     assert not positions.is_doubtful(AT, led(5))
 
 
+def test_a_refused_partition_keeps_no_other_from_being_checked() -> None:
+    other = TopicPartition("t", 1)
+    positions = reading()
+    positions.add({other: Offset(0)})
+    positions._standing[other].epoch = LeaderEpoch(4)
+    answers = [
+        EpochEndOffset(partition=0, error_code=ErrorCode.UNKNOWN_LEADER_EPOCH),
+        EpochEndOffset(partition=1, leader_epoch=4, end_offset=9),
+    ]
+    topic = OffsetForLeaderTopicResult(topic="t", partitions=answers)
+    with pytest.raises(ProtocolError):
+        positions.checked({AT: led(5), other: led(5)}, OffsetForLeaderEpochResponse(topics=[topic]))
+    assert positions.is_doubtful(AT, led(5))
+    assert not positions.is_doubtful(other, led(5))
+
+
 def test_a_recommended_replica_is_asked_for_a_while() -> None:
     positions = reading()
     fetch(positions, PartitionData(preferred_read_replica=FOLLOWER), epoch=4)

@@ -11,6 +11,9 @@ import pytest
 from strandline.client.admin import Admin
 from strandline.client.cluster import ClusterClient
 from strandline.client.group_consumer import RebalanceListener
+from strandline.client.group_progress import GroupProgress
+from strandline.client.group_requests import Committed
+from strandline.client.group_settings import GroupSettings
 from strandline.client.start import Start
 from strandline.errors import ErrorCode, ProtocolError
 from strandline.types import Offset, TopicPartition
@@ -28,6 +31,7 @@ from tests.client.group_members import (
     values,
     write,
 )
+from tests.client.half_led import HEALTHY, ORPHAN, VALUES, comes_back, half_led
 
 
 @pytest.fixture
@@ -189,6 +193,33 @@ def test_an_error_of_the_listener_reaches_the_program_and_ends_no_membership(
                 member.consumer.subscribe([topic, "another"], RebalanceListener(revoked=fails))
         member.consumer.subscribe([topic])
         until(lambda: member.owned() == {0, 1, 2, 3}, [member])
+
+
+def test_a_member_reads_what_has_leaders_and_the_rest_when_it_has_one() -> None:
+    """The group has stored no offset of the partition without a leader: where to begin is kept."""
+    with half_led(is_noticed=True) as brokers:
+        member = Ours(brokers.bootstrap_servers, "g", "t")
+        with together(member):
+            read: list[bytes] = []
+            while len(read) < 3:
+                read += member.turn()
+            assert read == VALUES[HEALTHY]
+            assert sorted(member.consumer.partitions) == [HEALTHY, ORPHAN]
+            assert member.owned() == {0}
+            comes_back(brokers)
+            assert (
+                until(lambda: member.consumer.positions.get(ORPHAN) == 1, [member])
+                == (VALUES[ORPHAN])
+            )
+
+
+def test_a_seek_back_to_where_the_member_began_is_committed_too() -> None:
+    at = TopicPartition("t", 0)
+    progress = GroupProgress(GroupSettings(group="g", auto_commit_interval_ms=100), now_ms=0)
+    progress.begin({at: Committed(Offset(0))})
+    assert progress.due({at: Offset(0)}, 100) == {}
+    assert progress.due({at: Offset(10)}, 200) == {at: Committed(Offset(10))}
+    assert progress.last({at: Offset(0)}) == {at: Committed(Offset(0))}
 
 
 # -- Beside others -------------------------------------------------------------------------------

@@ -215,3 +215,32 @@ def test_an_answer_that_lacks_a_partition_leaves_it_unknown() -> None:
     (batch,) = heard.send()
     heard.queues.answered({AT: batch}, IDS, ProduceResponse(responses=[]), heard.now_ms)
     assert (heard.repeated, batch.maybe_written) == (1, True)
+
+
+def test_an_answer_is_waited_for_until_the_delivery_timeout_at_most() -> None:
+    heard = Heard(delivery_timeout_ms=10_000)
+    heard.add()
+    (batch,) = heard.send()
+    assert heard.queues.patience_ms([batch], heard.now_ms, 3_000) == 3_000
+    assert heard.queues.patience_ms([batch], heard.now_ms + 8_000, 3_000) == 2_000
+    # Only a first attempt can be as late as this.
+    assert heard.queues.patience_ms([batch], heard.now_ms + 10_000, 30_000) == 10_000
+
+
+def test_what_was_never_tried_can_be_spared_once() -> None:
+    heard = Heard(delivery_timeout_ms=10_000, batches_in_flight_max=1)
+    heard.add(2)
+    assert heard.queues.overdue_at_ms() == heard.now_ms + 10_001
+    (first,) = heard.send()
+    assert heard.queues.overdue_at_ms() is None  # the oldest is on its way
+    heard.tell(first, offset=0)
+    heard.now_ms += 10_001
+    heard.queues.give_up_old(heard.now_ms, spares_untried=True)
+    assert [number for number, _, _ in heard.outcomes] == [0]
+    (second,) = heard.send()
+    heard.queues.lost([second], LOST, heard.now_ms, was_sent=True)
+    assert heard.outcomes[1:] == [(1, NO_OFFSET, ErrorCode.NETWORK_EXCEPTION)]
+    heard.add()
+    heard.now_ms += 10_001
+    heard.queues.give_up_old(heard.now_ms)
+    assert heard.outcomes[2:] == [(2, NO_OFFSET, ErrorCode.REQUEST_TIMED_OUT)]

@@ -179,6 +179,32 @@ def test_a_broker_may_be_away_for_a_while(start_broker_at: Callable[..., Any]) -
         assert consumer.trouble is None
 
 
+@pytest.mark.parametrize(
+    ("record", "refusal"),
+    [
+        ({"value": "text"}, TypeError),
+        ({"value": 7}, TypeError),
+        ({"value": b"v", "key": "text"}, TypeError),
+        ({"value": b"v", "headers": [("h", "text")]}, TypeError),
+        ({"value": b"v", "headers": [(b"h", b"1")]}, TypeError),
+        ({"value": b"v", "headers": [("\ud800", b"1")]}, ValueError),
+        ({"value": b"v", "timestamp": 2**63}, ValueError),
+        ({"value": b"v", "timestamp": -2}, ValueError),
+        ({"value": b"v", "timestamp": 1.5}, TypeError),
+    ],
+)
+def test_what_is_no_record_is_refused_at_once_and_harms_no_other(
+    cluster: ClusterClient, name: str, record: dict[str, Any], refusal: type[Exception]
+) -> None:
+    producer = Producer(cluster)
+    producer.send(name, b"before")
+    with pytest.raises(refusal):
+        producer.send(name, **record)
+    producer.send(name, bytearray(b"after"), headers=[("\udcff", None)], timestamp=-1)
+    producer.flush().raise_failure()
+    assert [each.value for each in read_all(cluster, name)[0]] == [b"before", b"after"]
+
+
 def test_a_broker_that_stays_away_fails_records(start_broker_at: Callable[..., Any]) -> None:
     broker = start_broker_at()
     with ClusterClient(broker.address, FAST) as cluster:

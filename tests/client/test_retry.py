@@ -6,9 +6,10 @@ from random import Random
 
 import pytest
 
-from strandline.client.retry import BlockingBackoff, retrying
+from strandline.client.retry import BlockingBackoff, PutOff, retrying
 from strandline.client.settings import ClientSettings
 from strandline.errors import ErrorCode, ProtocolError
+from strandline.types import TopicPartition
 
 
 class FakeClock:
@@ -77,3 +78,37 @@ def test_the_last_error_is_raised_when_time_is_up() -> None:
 
     with pytest.raises(ProtocolError, match=r"At [1-9]"):
         retrying(attempt, backoff(clock, 1000), lambda: None)
+
+
+def put_off() -> PutOff:
+    return PutOff(ClientSettings(retry_backoff_ms=100, retry_backoff_max_ms=400), Random(1))
+
+
+def test_a_partition_is_put_off_alone_and_longer_each_time() -> None:
+    first, second = TopicPartition("t", 0), TopicPartition("t", 1)
+    waiting = put_off()
+    assert not waiting
+    assert waiting.wait_ms(0, 5000) == 5000
+    waits: list[int] = []
+    now_ms = 0
+    for _ in range(4):
+        waiting.put_off([first], now_ms, now_ms)
+        assert waiting.is_put_off(first, now_ms)
+        assert not waiting.is_put_off(second, now_ms)
+        waits.append(waiting.wait_ms(now_ms, 5000))
+        now_ms += waits[-1]
+        assert not waiting.is_put_off(first, now_ms)
+    for waited, nominal in zip(waits, (100, 200, 400, 400), strict=True):
+        assert 0.8 * nominal <= waited <= 1.2 * nominal
+    assert waiting
+    assert waiting.wait_ms(now_ms, 5000) == 5000  # it is being tried
+    waiting.end([first])
+    assert not waiting
+
+
+def test_what_took_long_to_fail_is_put_off_for_as_long() -> None:
+    at = TopicPartition("t", 0)
+    waiting = put_off()
+    waiting.put_off([at], 1_000, 31_000)
+    assert waiting.is_put_off(at, 60_999)
+    assert not waiting.is_put_off(at, 61_000)

@@ -90,7 +90,8 @@ def produce(
     if key_separator == "":
         raise click.UsageError("--key-separator must not be empty.")
     extra = tuple(
-        (name, value.encode()) for name, value in parse_assignments(headers, "--header").items()
+        (name, value.encode("utf-8", "surrogateescape"))
+        for name, value in parse_assignments(headers, "--header").items()
     )
     separator = None if key_separator is None else key_separator.encode()
 

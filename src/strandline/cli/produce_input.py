@@ -16,7 +16,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from strandline.client.delivery import TIMESTAMP_MAX
 from strandline.errors import StrandlineError
+from strandline.types import NO_TIMESTAMP
 
 CHUNK_BYTES: Final = 256 * 1024
 _WAIT_MS: Final = 200
@@ -49,7 +51,7 @@ class InputRecord:
 def read_lines(descriptor: int, is_stopped: Callable[[], bool]) -> Iterator[Lines]:
     """The lines of an open file, in portions, until its end or until `is_stopped`.
 
-    A last line needs no line end.
+    A last line needs no line end. When it is stopped the rest of a line is no line.
     """
     rest = b""
     poller = select.poll()
@@ -60,14 +62,14 @@ def read_lines(descriptor: int, is_stopped: Callable[[], bool]) -> Iterator[Line
             continue
         chunk = os.read(descriptor, CHUNK_BYTES)
         if not chunk:
-            break
+            if rest:
+                yield Lines([rest], is_pause=True)
+            return
         lines = (rest + chunk).split(b"\n")
         rest = lines.pop()
         if len(rest) > LINE_BYTES_MAX:
             raise BadInput(f"A line is longer than {LINE_BYTES_MAX} bytes.")
         yield Lines(lines, is_pause=not poller.poll(0))
-    if rest:
-        yield Lines([rest], is_pause=True)
 
 
 def from_line(line: bytes, number: int, key_separator: bytes | None) -> InputRecord:
@@ -89,7 +91,7 @@ def from_json(line: bytes, number: int) -> InputRecord:
     """
     try:
         found = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BadInput(f"Line {number} is not JSON: {error}.") from error
     if not isinstance(found, dict):
         raise BadInput(f"Line {number} is not a JSON object.")
@@ -101,7 +103,7 @@ def from_json(line: bytes, number: int) -> InputRecord:
         _bytes(found.get("key"), number),
         tuple(_headers(found.get("headers", []), number)),
         _integer(found.get("partition"), "partition", number),
-        _integer(found.get("timestamp"), "timestamp", number),
+        _timestamp(found.get("timestamp"), number),
     )
 
 
@@ -113,6 +115,7 @@ def _headers(found: Any, number: int) -> Iterator[tuple[str, bytes | None]]:
     for pair in pairs:
         if not isinstance(pair, (list, tuple)) or len(pair) != 2 or not isinstance(pair[0], str):
             raise BadInput(f"Line {number} has a header that is not a pair of name and value.")
+        _encoded(pair[0], number)
         yield pair[0], _bytes(pair[1], number)
 
 
@@ -120,13 +123,27 @@ def _bytes(found: Any, number: int) -> bytes | None:
     if found is None:
         return None
     if isinstance(found, str):
-        return found.encode()
+        return _encoded(found, number)
     if isinstance(found, dict) and found.keys() == {"base64"}:
         try:
             return b64decode(found["base64"], validate=True)
         except (Base64Error, TypeError, ValueError) as error:
             raise BadInput(f"Line {number} has broken base64: {error}.") from error
-    return json.dumps(found, ensure_ascii=False, separators=(",", ":")).encode()
+    return _encoded(json.dumps(found, ensure_ascii=False, separators=(",", ":")), number)
+
+
+def _encoded(text: str, number: int) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:  # JSON can say it: "\ud800"
+        raise BadInput(f"Line {number} has a half of a character, which is no text.") from error
+
+
+def _timestamp(found: Any, number: int) -> int | None:
+    timestamp = _integer(found, "timestamp", number)
+    if timestamp is not None and not NO_TIMESTAMP <= timestamp <= TIMESTAMP_MAX:
+        raise BadInput(f"Line {number} has a timestamp that is not a time in milliseconds.")
+    return timestamp
 
 
 def _integer(found: Any, name: str, number: int) -> int | None:

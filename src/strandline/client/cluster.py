@@ -165,6 +165,12 @@ class ClusterClient:
             self.refresh()
         return self._connect(broker_of(self.view, broker).address)
 
+    def has_connection_to(self, broker: BrokerId) -> bool:
+        """Whether there is a connection to a broker, so that none need be opened."""
+        info = self.view.brokers.get(broker)
+        connection = None if info is None else self._connections.get(info.address)
+        return connection is not None and not connection.closed
+
     def any_connection(self) -> Connection:
         """A connection to whichever broker can be reached, an open one if there is one."""
         for connection in self._connections.values():
@@ -211,6 +217,8 @@ class ClusterClient:
 
     def _connect(self, address: Address) -> Connection:
         connection = self._connections.get(address)
+        if connection is not None:
+            connection.notice_end()
         if connection is None or connection.closed:
             try:
                 connection = Connection.open(address, self.settings, self.clock, self._told)

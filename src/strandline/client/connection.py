@@ -181,6 +181,12 @@ class Connection:
         while self._channel.in_flight and self._advance(0):
             continue
 
+    def notice_end(self) -> None:
+        """See whether the broker has hung up while it was asked nothing: a request without an
+        answer (acks 0) would be lost unnoticed."""
+        if not self.closed and not self._channel.in_flight:
+            self._advance(0)
+
     @property
     def in_flight(self) -> int:
         """Requests whose answers have not come."""

@@ -10,7 +10,8 @@ waits. Assignment is the caller's: no group is joined. A group's offsets can be 
 (`offsets.py`) by its only reader.
 
 Theory: one fetch per broker is on the way at a time. A position moves only when records are handed
-out, so what the caller holds and the positions always agree.
+out, so what the caller holds and the positions always agree. A partition without a leader, or whose
+broker cannot be reached, is put off, and stops none of the others.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from strandline.client.cluster import ClusterClient, void
+from strandline.client.cluster import ClusterClient
 from strandline.client.connection import Connection, Pending
 from strandline.client.fetch_positions import CHECKS_SINCE, FetchPositions, Taken
 from strandline.client.fetch_session import FetchSession
@@ -31,8 +32,8 @@ from strandline.client.fetching import (
     highest_version,
 )
 from strandline.client.metadata import PartitionInfo
-from strandline.client.offsets import LATEST, list_offsets
-from strandline.client.retry import GoneTopics, is_worth_waiting_for
+from strandline.client.offsets import LATEST, list_offsets, list_offsets_now
+from strandline.client.retry import GoneTopics, PutOff, is_worth_waiting_for
 from strandline.client.start import Start, resolve_starts
 from strandline.errors import ErrorCode, MalformedFrame, ProtocolError
 from strandline.protocol.apis import ApiKey
@@ -77,6 +78,9 @@ class Consumer:
         self._positions = FetchPositions(settings, resets=reset is not None)
         self._in_flight: list[_InFlight] = []
         self._gone = GoneTopics(outlives=outlives_topics)
+        self._put_off = PutOff(cluster.settings, cluster.random)
+        self._starts: dict[TopicPartition, Start] = {}
+        """Where to begin in partitions of which no broker has told yet what offset that is."""
 
     # -- Positions ---------------------------------------------------------------------------
 
@@ -85,38 +89,75 @@ class Consumer:
         """The offset of the next record of each assigned partition."""
         return self._positions.offsets
 
+    @property
+    def partitions(self) -> list[TopicPartition]:
+        """All assigned partitions, those without a position yet (see `add`) included."""
+        return [*self.positions, *self._starts]
+
     def assign(self, starts: Mapping[TopicPartition, Start]) -> None:
         """Read these partitions from now on, and no others. Raises `ProtocolError`."""
         positions = self.resolve(starts)
         self._drop_in_flight()
+        self._put_off.end(self.partitions)
+        self._starts = {}
         self._positions.assign(positions)
 
     def add(self, starts: Mapping[TopicPartition, Start]) -> None:
-        """Read these partitions too. Raises `ProtocolError`."""
-        self._positions.add(self.resolve(starts))
+        """Read these partitions too. Where no broker tells at the moment which offset a start is,
+        that is found out later, in `poll`. Raises `ProtocolError` for what no wait can mend."""
+        self._starts.update((at, starts[at]) for at in starts if at not in self.positions)
+        self._find_starts()
 
     def drop(self, partitions: Iterable[TopicPartition]) -> None:
         """Read these partitions no longer."""
-        self._positions.drop(partitions)
+        dropped = list(partitions)
+        self._positions.drop(dropped)
+        self._put_off.end(dropped)
+        for each in dropped:
+            self._starts.pop(each, None)
 
     def seek(self, partition: TopicPartition, start: Start) -> None:
         """Go on elsewhere in an assigned partition."""
         found = self.resolve({partition: start})[partition]
         self._drop_in_flight()
+        self._starts.pop(partition, None)
         self._positions.seek(partition, found)
 
     def resolve(self, starts: Mapping[TopicPartition, Start]) -> dict[TopicPartition, Offset]:
         """The offsets that places stand for at the moment."""
         self._cluster.retry_on_topics(
-            lambda: void(self._cluster.by_leader(starts)), {each.topic for each in starts}
+            lambda: self._check_known(starts), {each.topic for each in starts}
         )
         return resolve_starts(starts, self._ask)
 
+    def resolve_now(
+        self, starts: Mapping[TopicPartition, Start]
+    ) -> tuple[dict[TopicPartition, Offset], dict[TopicPartition, ProtocolError]]:
+        """As `resolve`, in one attempt: the offsets, and why brokers do not tell the others."""
+        refused: dict[TopicPartition, ProtocolError] = {}
+
+        def ask(wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+            found, failed = list_offsets_now(self._cluster, wanted, self._settings.isolation)
+            refused.update(failed)
+            return {each: at.offset for each, at in found.items()}
+
+        return resolve_starts(starts, ask), refused
+
+    def _check_known(self, partitions: Iterable[TopicPartition]) -> None:
+        """Raise `ProtocolError` for what does not exist: a given offset needs no leader."""
+        for each in partitions:
+            try:
+                self._cluster.partition(each)
+            except ProtocolError as error:
+                if error.code is not ErrorCode.LEADER_NOT_AVAILABLE:
+                    raise
+
     def end_offsets(self) -> dict[TopicPartition, Offset]:
         """Where the assigned partitions end at the moment for this reader."""
-        if not self.positions:
+        partitions = self.partitions
+        if not partitions:
             return {}
-        ends = self._ask(dict.fromkeys(self.positions, LATEST))
+        ends = self._ask(dict.fromkeys(partitions, LATEST))
         return {each: Offset(offset) for each, offset in ends.items()}
 
     def lag(self) -> dict[TopicPartition, int]:
@@ -141,12 +182,15 @@ class Consumer:
         while True:
             left_ms = max(0, deadline_ms - self._cluster.clock.monotonic_ms())
             try:
+                self._find_starts()
                 idle = self._idle()
                 if not idle and not self._in_flight and not backoff.maybe_wait():
                     return []
                 self._check_positions(idle)
                 self._send_fetches(idle, left_ms)
-                fetched = self._take_in_all(self._wait(left_ms))
+                now_ms = self._cluster.clock.monotonic_ms()
+                wait_ms = self._put_off.wait_ms(now_ms, left_ms)
+                fetched = self._take_in_all(self._wait(wait_ms))
             except ProtocolError as error:
                 if not (is_worth_waiting_for(error) or self._gone.may_pass(error)):
                     raise
@@ -155,7 +199,7 @@ class Consumer:
                 if not backoff.maybe_wait():
                     return []
                 continue
-            if fetched:
+            if fetched and not self._put_off:
                 self.trouble = None
             for each in fetched:
                 self._positions.advance(each)
@@ -170,16 +214,53 @@ class Consumer:
         idle: dict[TopicPartition, PartitionInfo] = {}
         now_ms = self._cluster.clock.monotonic_ms()
         for each in self.positions:
-            if each in busy or self._gone.is_left_alone(each.topic, now_ms):
+            if each in busy or not self._is_due(each, now_ms):
                 continue
             try:
                 idle[each] = self._cluster.partition(each)
             except ProtocolError as error:
-                if not self._gone.may_pass(error):
+                is_its_own = error.code is ErrorCode.LEADER_NOT_AVAILABLE
+                if not is_its_own and not self._gone.may_pass(error):
                     raise
-                self.trouble = error
-                self._gone.leave_alone(each.topic, now_ms)
+                self._do_without([each], error, now_ms)
         return idle
+
+    def _is_due(self, partition: TopicPartition, now_ms: int) -> bool:
+        """Whether brokers are asked for the partition now."""
+        is_left_alone = self._gone.is_left_alone(partition.topic, now_ms)
+        return not is_left_alone and not self._put_off.is_put_off(partition, now_ms)
+
+    def _do_without(
+        self, partitions: Iterable[TopicPartition], error: ProtocolError, began_ms: int
+    ) -> None:
+        """No broker gives these at the moment: they are tried again later, and the others are read
+        meanwhile. Raises an error that no wait can mend."""
+        now_ms = self._cluster.clock.monotonic_ms()
+        affected = list(partitions)
+        topics = {each.topic for each in affected}
+        if self._gone.may_pass(error):
+            for topic in topics:
+                self._gone.leave_alone(topic, now_ms)
+        elif is_worth_waiting_for(error):
+            self._put_off.put_off(affected, began_ms, now_ms)
+            self._cluster.forget(topics)
+        else:
+            raise error
+        self.trouble = error
+
+    def _find_starts(self) -> None:
+        """Find the offsets where to begin that no broker has told yet."""
+        began_ms = self._cluster.clock.monotonic_ms()
+        due = {each: start for each, start in self._starts.items() if self._is_due(each, began_ms)}
+        if not due:
+            return
+        found, refused = self.resolve_now(due)
+        for partition, offset in found.items():
+            del self._starts[partition]
+            self._positions.seek(partition, offset)
+        self._put_off.end(found)
+        for partition, error in refused.items():
+            self._do_without([partition], error, began_ms)
 
     def _check_positions(self, idle: Mapping[TopicPartition, PartitionInfo]) -> None:
         """Ask new leaders whether they have what was read."""
@@ -188,26 +269,44 @@ class Consumer:
             if self._positions.is_doubtful(partition, info):
                 doubtful.setdefault(info.leader, {})[partition] = info
         for leader, partitions in doubtful.items():
-            connection = self._cluster.connection_to(leader)
-            key = ApiKey.OFFSET_FOR_LEADER_EPOCH
-            if not connection.serves(key) or connection.version_for(key) < CHECKS_SINCE:
-                self._positions.unchecked(partitions)
-                continue
-            request = self._positions.check_request(partitions)
-            response = connection.call(key, OffsetForLeaderEpochResponse, request)
-            self._find_anew(self._positions.checked(partitions, response))
+            began_ms = self._cluster.clock.monotonic_ms()
+            try:
+                self._check_with(leader, partitions)
+            except ProtocolError as error:
+                still = [at for at in partitions if self._positions.is_doubtful(at, partitions[at])]
+                self._do_without(still, error, began_ms)
+
+    def _check_with(
+        self, leader: BrokerId, partitions: Mapping[TopicPartition, PartitionInfo]
+    ) -> None:
+        connection = self._cluster.connection_to(leader)
+        key = ApiKey.OFFSET_FOR_LEADER_EPOCH
+        if not connection.serves(key) or connection.version_for(key) < CHECKS_SINCE:
+            self._positions.unchecked(partitions)
+            return
+        request = self._positions.check_request(partitions)
+        response = connection.call(key, OffsetForLeaderEpochResponse, request)
+        self._find_anew(self._positions.checked(partitions, response))
 
     def _send_fetches(self, idle: Mapping[TopicPartition, PartitionInfo], max_wait_ms: int) -> None:
         """Send a fetch to each broker that is not working on one."""
         wanted: dict[BrokerId, dict[TopicPartition, FetchFrom]] = {}
         now_ms = self._cluster.clock.monotonic_ms()
         for partition, info in idle.items():
+            if not self._is_due(partition, now_ms):
+                continue  # its leader has just failed to answer
             broker = self._positions.broker_for(partition, info, self._cluster.view.brokers, now_ms)
             topic_id = self._cluster.topic(partition.topic).topic_id
             asked = self._positions.fetch_from(partition, topic_id, info)
             wanted.setdefault(broker, {})[partition] = asked
-        for broker, partitions in wanted.items():
-            self._send_fetch(broker, partitions, min(max_wait_ms, _MAX_WAIT_MS_MAX))
+        # A connection that must be opened may take its time: the others work meanwhile.
+        for broker in sorted(wanted, key=self._cluster.has_connection_to, reverse=True):
+            began_ms = self._cluster.clock.monotonic_ms()
+            try:
+                self._send_fetch(broker, wanted[broker], min(max_wait_ms, _MAX_WAIT_MS_MAX))
+            except ProtocolError as error:
+                self._positions.unanswered(wanted[broker])
+                self._do_without(wanted[broker], error, began_ms)
 
     def _send_fetch(
         self, broker: BrokerId, asked: dict[TopicPartition, FetchFrom], wait_ms: int
@@ -259,6 +358,7 @@ class Consumer:
                 self._positions.unanswered(request.asked)
                 taken.failed = taken.failed or error
                 continue
+            self._put_off.end(request.asked)
             now_ms = self._cluster.clock.monotonic_ms()
             parts = self._positions.take_in(request.broker, request.asked, response, now_ms, taken)
             for partition, topic_id, data in parts:
@@ -283,9 +383,14 @@ class Consumer:
 
     def _find_anew(self, lost: list[TopicPartition]) -> None:
         """Go on where the reset says."""
-        if lost and self._reset is not None:
-            for partition, offset in self.resolve(dict.fromkeys(lost, self._reset)).items():
-                self._positions.seek(partition, offset)
+        if not lost or self._reset is None:
+            return
+        began_ms = self._cluster.clock.monotonic_ms()
+        found, refused = self.resolve_now(dict.fromkeys(lost, self._reset))
+        for partition, offset in found.items():
+            self._positions.seek(partition, offset)
+        for partition, error in refused.items():
+            self._do_without([partition], error, began_ms)
 
     def _drop_in_flight(self) -> None:
         """Answers still to come are about old positions: their connections are given up."""

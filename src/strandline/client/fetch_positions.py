@@ -184,17 +184,25 @@ class FetchPositions:
         """Take the answer in; which positions are to be found anew.
 
         A position behind the end of its record's epoch goes there. Raises `ProtocolError`: that of
-        a partition, or OFFSET_OUT_OF_RANGE where records are gone and nothing may be reset.
+        a partition, or OFFSET_OUT_OF_RANGE where records are gone and nothing may be reset. All
+        others are checked then.
         """
         lost: list[TopicPartition] = []
+        failed: ProtocolError | None = None
         for topic in response.topics:
             for answer in topic.partitions:
                 partition = TopicPartition(topic.topic, answer.partition)
                 info = leaders.get(partition)
-                if info is not None and partition in self.offsets:
+                if info is None or partition not in self.offsets:
+                    continue
+                try:
                     check(answer.error_code, None, f"partition {partition}")
                     if not self._is_there(partition, info, answer):
                         lost.append(partition)
+                except ProtocolError as error:
+                    failed = failed or error
+        if failed is not None:
+            raise failed
         return lost
 
     def _is_there(

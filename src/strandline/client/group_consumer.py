@@ -117,6 +117,12 @@ class GroupConsumer:
         return self._consumer.positions
 
     @property
+    def partitions(self) -> list[TopicPartition]:
+        """All partitions that the group has given, those without a position yet included: their
+        leaders are away, and the group has stored no offset of theirs."""
+        return self._consumer.partitions
+
+    @property
     def trouble(self) -> ProtocolError | None:
         """What is wrong at the moment and is tried again: with the group, or with reading."""
         trouble = None if self._thread is None else self._thread.trouble
@@ -148,7 +154,7 @@ class GroupConsumer:
             if due:
                 thread.commit_soon(due)
             left_ms = max(0, deadline_ms - self._now_ms())
-            if self._consumer.positions:
+            if self._consumer.partitions:
                 fetched = self._consumer.poll(min(left_ms, _SLICE_MS))
                 if fetched:
                     return fetched
@@ -181,7 +187,7 @@ class GroupConsumer:
         if thread is None:
             return
         try:
-            owned = tuple(self._consumer.positions)
+            owned = tuple(self._consumer.partitions)
             if owned:
                 self._thread = thread
                 self._give_up(thread, PartitionsRevoked(owned, is_lost=not thread.is_member))

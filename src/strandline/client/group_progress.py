@@ -81,11 +81,14 @@ class GroupProgress:
         """What the member is to commit by itself before it gives partitions up."""
         if not self._settings.enable_auto_commit:
             return {}
-        return {
+        found = {
             at: Committed(offset)
             for at, offset in positions.items()
             if self._committed.get(at) != offset
         }
+        for at in found:  # the group has something else then: a seek may go back to what it had
+            self._committed.pop(at, None)
+        return found
 
     def committed(self, result: CommitResult) -> None:
         """The program's own commit has an outcome. Raises `ProtocolError`: UNKNOWN_MEMBER_ID,

@@ -37,11 +37,15 @@ from strandline.protocol.messages.offset_delete import (
     OffsetDeleteResponse,
 )
 from strandline.protocol.messages.offset_fetch import OffsetFetchResponse
-from strandline.types import LeaderEpoch, Offset, TopicPartition
+from strandline.types import BrokerId, LeaderEpoch, Offset, TopicPartition
 
 LATEST: Final = -1
 EARLIEST: Final = -2
 MAX_TIMESTAMP: Final = -3
+_ABOUT_ONE: Final = frozenset(
+    {ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+)
+"""What metadata says of single partitions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +78,36 @@ def list_offsets(
 
     cluster.retry_on_topics(attempt, {each.topic for each in wanted})
     return found
+
+
+def list_offsets_now(
+    cluster: ClusterClient,
+    wanted: Mapping[TopicPartition, int],
+    isolation: Isolation = Isolation.READ_UNCOMMITTED,
+) -> tuple[dict[TopicPartition, OffsetAt], dict[TopicPartition, ProtocolError]]:
+    """As `list_offsets`, in one attempt for each leader: the offsets, and why there are no others.
+
+    Raises `ProtocolError` if no broker tells which leaders there are.
+    """
+    found: dict[TopicPartition, OffsetAt] = {}
+    refused: dict[TopicPartition, ProtocolError] = {}
+    by_leader: dict[BrokerId, dict[TopicPartition, int]] = {}
+    for partition, timestamp in wanted.items():
+        try:
+            leader = cluster.partition(partition).leader
+        except ProtocolError as error:
+            if error.code not in _ABOUT_ONE:
+                raise
+            refused[partition] = error
+        else:
+            by_leader.setdefault(leader, {})[partition] = timestamp
+    for leader, asked in by_leader.items():
+        try:
+            connection = cluster.connection_to(leader)
+            found.update(_ask_leader(connection, cluster, asked, isolation, found))
+        except ProtocolError as error:
+            refused.update({each: error for each in asked if each not in found})
+    return found, refused
 
 
 def _ask_leader(

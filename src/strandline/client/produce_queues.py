@@ -194,6 +194,21 @@ class ProduceQueues(Generic[B]):
         pauses = [queue.not_before_ms for queue in self._busy.values()]
         return min((at_ms for at_ms in pauses if at_ms > now_ms), default=None)
 
+    def patience_ms(self, batches: Iterable[B], now_ms: int, answer_ms: int) -> int:
+        """How long to wait for an answer about these batches: `answer_ms`, but not beyond the
+        delivery timeout. Then the driver gives the connection up and calls them `lost`, so that no
+        answer comes later. A first attempt that is late already has the whole timeout."""
+        timeout_ms = self._policy.delivery_timeout_ms
+        left_ms = min(batch.created_ms for batch in batches) + timeout_ms - now_ms
+        return min(answer_ms, left_ms if left_ms > 0 else timeout_ms)
+
+    def overdue_at_ms(self) -> int | None:
+        """When the first of the batches that are not on their way is to be given up."""
+        busy = self._busy.values()
+        waiting = [each.batches[0] for each in busy if not each.is_in_flight(each.batches[0])]
+        created_ms = min((each.created_ms for each in waiting), default=None)
+        return None if created_ms is None else created_ms + self._policy.delivery_timeout_ms + 1
+
     # -- Answers -----------------------------------------------------------------------------
 
     def answered(
@@ -303,14 +318,16 @@ class ProduceQueues(Generic[B]):
         _forget_number(batch)
         return True
 
-    def give_up_old(self, now_ms: int) -> None:
-        """Fail batches that waited longer than the delivery timeout, or whose transaction is
-        aborted."""
+    def give_up_old(self, now_ms: int, *, spares_untried: bool = False) -> None:
+        """Fail batches that waited longer than the delivery timeout (but for those that were never
+        tried, if these are spared), or whose transaction is aborted."""
         if self.transactions is not None:
             self._give_up_aborted()
         timeout_ms = self._policy.delivery_timeout_ms
         for queue in self.busy:
             oldest = queue.batches[0]
+            if spares_untried and oldest.encoded is None:
+                continue
             if not queue.is_in_flight(oldest) and oldest.created_ms < now_ms - timeout_ms:
                 error = ProtocolError(
                     ErrorCode.REQUEST_TIMED_OUT,

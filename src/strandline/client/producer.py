@@ -124,7 +124,8 @@ class Producer:
         """Give a record to the producer; it is sent with its batch.
 
         `timestamp` is in milliseconds, now by default. Raises `ProtocolError` when the topic or
-        partition is not known, or no room became free in time.
+        partition is not known, or no room became free in time; `TypeError` or `ValueError` for
+        what cannot be written.
         """
         if self._sender.transactions is not None:
             self._sender.transactions.check_open()
@@ -132,7 +133,9 @@ class Producer:
             timestamp = self._cluster.clock.wall_ms()
         record = Record(NO_OFFSET, timestamp, key, value, tuple(headers))
         size = checked_size(record, self._settings.buffer_bytes_max)
-        found = self._cluster.topic(topic, may_create=self._settings.may_create_topics)
+        found = self._cluster.router.suitable_topic(topic, partition)
+        if found is None:
+            found = self._cluster.topic(topic, may_create=self._settings.may_create_topics)
         accumulator = self._accumulator
         target = accumulator.choose(found, key, partition, size)
         accumulator.close_unless_fits(target, size)
@@ -240,6 +243,9 @@ class Producer:
     # -- Records on their way ----------------------------------------------------------------
 
     def _enqueue(self, batch: Batch) -> None:
+        # Without a thread it may have waited long for the program's next call: its time for
+        # attempts begins here.
+        batch.created_ms = self._cluster.clock.monotonic_ms()
         self._sender.enqueue(batch)
         self._sender.pump(wait=False)
 

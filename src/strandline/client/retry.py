@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from random import Random
 from typing import Final, TypeVar
 
@@ -10,6 +10,7 @@ from strandline.client.backoff import ExponentialBackoff
 from strandline.client.clock import Clock
 from strandline.client.settings import ClientSettings
 from strandline.errors import ErrorCode, ProtocolError
+from strandline.types import TopicPartition
 
 T = TypeVar("T")
 
@@ -80,6 +81,48 @@ class GoneTopics:
     def leave_alone(self, topic: str, now_ms: int) -> None:
         """It was asked for, and is gone."""
         self._until_ms[topic] = now_ms + _GONE_MS
+
+
+class PutOff:
+    """The partitions that no broker gives for now. Each is tried again after a while, longer each
+    time in a row, and all others are read meanwhile."""
+
+    def __init__(self, settings: ClientSettings, random: Random) -> None:
+        self._settings = settings
+        self._random = random
+        self._backoffs: dict[TopicPartition, ExponentialBackoff] = {}
+        self._until_ms: dict[TopicPartition, int] = {}
+
+    def __bool__(self) -> bool:
+        """Whether there are any, be it that they are being tried."""
+        return bool(self._until_ms)
+
+    def is_put_off(self, partition: TopicPartition, now_ms: int) -> bool:
+        """Whether it is not tried now."""
+        return now_ms < self._until_ms.get(partition, now_ms)
+
+    def put_off(self, partitions: Iterable[TopicPartition], began_ms: int, now_ms: int) -> None:
+        """They were tried from `began_ms` on, in vain. The pause is at least as long as that took:
+        a broker that does not even refuse must not take most of the time."""
+        settings = self._settings
+        for each in partitions:
+            backoff = self._backoffs.get(each)
+            if backoff is None:
+                backoff = self._backoffs[each] = ExponentialBackoff(
+                    self._random, settings.retry_backoff_ms, settings.retry_backoff_max_ms
+                )
+            self._until_ms[each] = now_ms + max(backoff.next_ms(), now_ms - began_ms)
+
+    def end(self, partitions: Iterable[TopicPartition]) -> None:
+        """A broker gives these again, or they are not wanted any more."""
+        for each in partitions:
+            self._backoffs.pop(each, None)
+            self._until_ms.pop(each, None)
+
+    def wait_ms(self, now_ms: int, limit_ms: int) -> int:
+        """How long until the next of them is to be tried, at most the limit."""
+        left_ms = [until_ms - now_ms for until_ms in self._until_ms.values() if until_ms > now_ms]
+        return min([limit_ms, *left_ms])
 
 
 def retrying(attempt: Callable[[], T], backoff: BlockingBackoff, prepare: Callable[[], None]) -> T:

@@ -96,6 +96,13 @@ class Router:
         """A topic as it is believed to be, however old; None if it is not known."""
         return self.view.topics.get(name)
 
+    def suitable_topic(self, name: str, partition: int | None) -> TopicInfo | None:
+        """A topic for a record that is to be sent some time, to that partition if one is named:
+        what is known of it may be old, since it is asked for again when the record is sent."""
+        known = self.topic(name)
+        is_suitable = known is not None and (partition is None or partition in known.partitions)
+        return known if is_suitable else None
+
     def is_fresh(self, name: str, now_ms: int) -> bool:
         """Whether what is known of a topic, be it that there is none, may be used as it is."""
         refreshed_ms = self._refreshed_ms.get(name)

@@ -93,8 +93,9 @@ class Sender:
     def pump(self, *, wait: bool) -> None:
         """Take in what was answered and send what can be; with `wait`, until either happens."""
         self._take_in_answers()
-        self._queues.give_up_old(self._now_ms)
+        self._queues.give_up_old(self._now_ms, spares_untried=True)
         sent = self._send_ready()
+        self._queues.give_up_old(self._now_ms)  # nothing fails without an attempt
         sent |= self._ask_coordinators()
         if wait and not sent and (self.has_work or self._is_busy):
             self._wait()
@@ -184,26 +185,24 @@ class Sender:
         if self._acks == 0:
             connection.send_unanswered(ApiKey.PRODUCE, request, highest=highest)
         else:
+            patience_ms = self._queues.patience_ms(batches, self._now_ms, self._answer_timeout_ms)
             pending = connection.send(
-                ApiKey.PRODUCE, request, highest=highest, timeout_ms=self._answer_timeout_ms
+                ApiKey.PRODUCE, request, highest=highest, timeout_ms=patience_ms
             )
             sent = {batch.topic_partition: batch for batch in batches}
             self._in_flight.append(_InFlight(connection, pending, sent, ids))
         self._queues.sent(batches, ids)
 
     def _identify(self) -> None:
-        """Ask for a producer id, if one is needed."""
+        """Ask for a producer id, if one is needed. A failure is one of the batch, tried again as
+        long as that."""
         identity = self._queues.identity
         if identity is None or not self._queues.needs_identity:
             return
-
-        def attempt() -> None:
-            connection = self._cluster.any_connection()
-            identity.learn(
-                connection.call(ApiKey.INIT_PRODUCER_ID, InitProducerIdResponse, identity.request)
-            )
-
-        self._cluster.retry(attempt)
+        connection = self._cluster.any_connection()
+        identity.learn(
+            connection.call(ApiKey.INIT_PRODUCER_ID, InitProducerIdResponse, identity.request)
+        )
 
     # -- Answers -----------------------------------------------------------------------------
 

@@ -81,7 +81,8 @@ def first_starts(
 def resolve_starts(
     starts: Mapping[TopicPartition, Start], ask: AskOffsets
 ) -> dict[TopicPartition, Offset]:
-    """The offsets that the places stand for at the moment; `ask` is called where it is needed."""
+    """The offsets that the places stand for at the moment; `ask` is called where it is needed, and
+    what it does not tell is absent."""
 
     def asked(needs: Callable[[Start], bool], which: int) -> Mapping[TopicPartition, int]:
         wanted = {at: which for at, start in starts.items() if needs(start)}
@@ -93,19 +94,22 @@ def resolve_starts(
     timed = ask(times) if times else {}
     found: dict[TopicPartition, Offset] = {}
     for partition, start in starts.items():
-        match start.anchor:
-            case _Anchor.EARLIEST:
-                offset = earliest[partition] + start.value
-            case _Anchor.LATEST:
-                offset = latest[partition] - start.value
-                if start.value:
-                    offset = max(offset, earliest[partition])
-            case _Anchor.OFFSET:
-                offset = start.value
-            case _Anchor.TIME:
-                offset = timed[partition]
-                if offset < 0:
-                    offset = latest[partition]
+        try:
+            match start.anchor:
+                case _Anchor.EARLIEST:
+                    offset = earliest[partition] + start.value
+                case _Anchor.LATEST:
+                    offset = latest[partition] - start.value
+                    if start.value:
+                        offset = max(offset, earliest[partition])
+                case _Anchor.OFFSET:
+                    offset = start.value
+                case _Anchor.TIME:
+                    offset = timed[partition]
+                    if offset < 0:
+                        offset = latest[partition]
+        except KeyError:
+            continue
         found[partition] = Offset(offset)
     return found
 

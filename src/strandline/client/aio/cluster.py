@@ -212,6 +212,7 @@ class AsyncClusterClient:
         task = self._opening.get(address)
         if task is None:
             task = self._opening[address] = asyncio.create_task(self._open(address))
+            task.add_done_callback(_seen)
         # Others may wait for it too: one that is cancelled does not end it.
         return await asyncio.shield(task)
 
@@ -262,3 +263,9 @@ class AsyncClusterClient:
                 operations.begin()
                 if again.is_of_controller:
                     await self.refresh()
+
+
+def _seen(task: asyncio.Task[Connection]) -> None:
+    """What wanted the connection may wait no longer, and then its error is of no interest."""
+    if not task.cancelled():
+        task.exception()

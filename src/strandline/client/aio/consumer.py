@@ -15,6 +15,7 @@ from strandline.client.aio.group_consumer import (
 )
 from strandline.client.api.consumer import (
     ConsumerRecord,
+    check_assigned,
     has_assignment,
     has_subscription,
     needed_group,
@@ -126,7 +127,7 @@ class AsyncConsumer:
     @property
     def assignment(self) -> list[TopicPartition]:
         """The partitions that are read."""
-        return sorted(self._fetcher.offsets)
+        return sorted(self._fetcher.partitions)
 
     async def seek(self, partition: TopicPartition, offset: int) -> None:
         """Go on at an offset of an assigned partition."""
@@ -147,12 +148,13 @@ class AsyncConsumer:
     async def _seek(self, partitions: Iterable[TopicPartition], start: Start) -> None:
         wanted = list(partitions) or self.assignment
         for partition in wanted:
-            self.position(partition)
+            check_assigned(partition, self._fetcher.partitions)
         await self._fetcher.seek(dict.fromkeys(wanted, start))
 
     def position(self, partition: TopicPartition) -> int:
-        """The offset of the next record. Raises `ProtocolError` unless it is assigned."""
-        return position_in(self._fetcher.offsets, partition)
+        """The offset of the next record. Raises `ProtocolError` unless it is assigned, and
+        LEADER_NOT_AVAILABLE where a member is to begin but no broker has told yet."""
+        return position_in(self._fetcher.offsets, partition, self._fetcher.partitions)
 
     # -- Records -----------------------------------------------------------------------------
 

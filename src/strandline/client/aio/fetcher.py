@@ -1,13 +1,14 @@
 """Reading assigned partitions on an event loop: `fetch_positions`, driven without blocking.
 
 Theory: as `consumer`: one fetch per broker is on the way at a time, and a position moves only when
-records are handed out, all that have come (`poll`) or one by one (`fetch` and `unread`).
+records are handed out, all that have come (`poll`) or one by one (`fetch` and `unread`). What no
+broker gives is put off, and stops nothing else.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -19,7 +20,7 @@ from strandline.client.fetch_positions import CHECKS_SINCE, FetchPositions, Take
 from strandline.client.fetch_session import FetchSession
 from strandline.client.fetching import FetchedRecords, FetchFrom, FetchSettings, highest_version
 from strandline.client.metadata import PartitionInfo
-from strandline.client.retry import GoneTopics, is_worth_waiting_for
+from strandline.client.retry import GoneTopics, PutOff, is_worth_waiting_for
 from strandline.client.start import Start
 from strandline.client.unread_records import UnreadRecords
 from strandline.errors import ErrorCode, ProtocolError
@@ -30,6 +31,8 @@ from strandline.records.record import Record
 from strandline.types import BrokerId, Offset, TopicPartition
 
 _MAX_WAIT_MS_MAX: Final = 5000
+_OPENING_MS: Final = 250
+"""For so long all wait for a new connection; after that it is made while the others are read."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,6 +58,9 @@ class AsyncFetcher:
         self.unread = UnreadRecords(self._positions)
         self._in_flight: list[_InFlight] = []
         self._gone = GoneTopics(outlives=False)
+        self._put_off = PutOff(cluster.settings, cluster.random)
+        self._starts: dict[TopicPartition, Start] = {}
+        """Where to begin in partitions of which no broker has told yet what offset that is."""
 
     def outlive_topics(self) -> None:
         """Skip partitions of topics that are gone, until they are dropped."""
@@ -65,21 +71,32 @@ class AsyncFetcher:
         """The offset of the next record of each assigned partition."""
         return self._positions.offsets
 
+    @property
+    def partitions(self) -> list[TopicPartition]:
+        """All assigned partitions, those without a position yet (see `add`) included."""
+        return [*self.offsets, *self._starts]
+
     async def assign(self, starts: Mapping[TopicPartition, Start]) -> None:
         """Read these partitions from now on, and no others. Raises `ProtocolError`."""
         offsets = await self._resolve(starts)
         self._drop_in_flight()
         self.unread.drop(self.offsets)
+        self._put_off.end(self.partitions)
+        self._starts = {}
         self._positions.assign(offsets)
 
     async def add(self, starts: Mapping[TopicPartition, Start]) -> None:
-        """Read these partitions too. Raises `ProtocolError`."""
-        self._positions.add(await self._resolve(starts))
+        """Read these partitions too, as `consumer.Consumer.add`."""
+        self._starts.update((at, starts[at]) for at in starts if at not in self.offsets)
+        await self._find_starts()
 
     def drop(self, partitions: Collection[TopicPartition]) -> None:
         """Read these partitions no longer."""
         self.unread.drop(partitions)
         self._positions.drop(partitions)
+        self._put_off.end(partitions)
+        for each in partitions:
+            self._starts.pop(each, None)
 
     async def seek(self, starts: Mapping[TopicPartition, Start]) -> None:
         """Go on elsewhere in assigned partitions."""
@@ -87,6 +104,7 @@ class AsyncFetcher:
         self._drop_in_flight()
         self.unread.drop(offsets)
         for partition, offset in offsets.items():
+            self._starts.pop(partition, None)
             self._positions.seek(partition, offset)
 
     async def _resolve(
@@ -94,6 +112,13 @@ class AsyncFetcher:
     ) -> dict[TopicPartition, Offset]:
         return await self._cluster.run(
             lambda cluster: BlockingConsumer(cluster, self._settings).resolve(starts)
+        )
+
+    async def _resolve_now(
+        self, starts: Mapping[TopicPartition, Start]
+    ) -> tuple[dict[TopicPartition, Offset], dict[TopicPartition, ProtocolError]]:
+        return await self._cluster.run(
+            lambda cluster: BlockingConsumer(cluster, self._settings).resolve_now(starts)
         )
 
     async def poll(self, timeout_ms: int) -> list[FetchedRecords]:
@@ -115,10 +140,12 @@ class AsyncFetcher:
         while True:
             left_ms = max(0, deadline_ms - now_ms())
             try:
+                await self._find_starts()
                 idle = await self._idle()
                 await self._check_positions(idle)
                 await self._send_fetches(idle, left_ms)
-                fetched = await self._take_in_all(await self._arrived(left_ms))
+                wait_ms = self._put_off.wait_ms(now_ms(), left_ms)
+                fetched = await self._take_in_all(await self._arrived(wait_ms))
             except ProtocolError as error:
                 if not (is_worth_waiting_for(error) or self._gone.may_pass(error)):
                     raise
@@ -135,15 +162,52 @@ class AsyncFetcher:
         busy = {partition for request in self._in_flight for partition in request.asked}
         idle: dict[TopicPartition, PartitionInfo] = {}
         for each in list(self.offsets):
-            if each in busy or self._gone.is_left_alone(each.topic, now_ms()):
+            if each in busy or not self._is_due(each):
                 continue
+            began_ms = now_ms()
             try:
                 idle[each] = await self._cluster.partition(each)
             except ProtocolError as error:
-                if not self._gone.may_pass(error):
+                is_its_own = error.code is ErrorCode.LEADER_NOT_AVAILABLE
+                if not is_its_own and not self._gone.may_pass(error):
                     raise
-                self._gone.leave_alone(each.topic, now_ms())
+                self._do_without([each], error, began_ms)
         return idle
+
+    def _is_due(self, partition: TopicPartition) -> bool:
+        """Whether brokers are asked for the partition now."""
+        is_left_alone = self._gone.is_left_alone(partition.topic, now_ms())
+        return not is_left_alone and not self._put_off.is_put_off(partition, now_ms())
+
+    def _do_without(
+        self, partitions: Iterable[TopicPartition], error: ProtocolError, began_ms: int
+    ) -> None:
+        """No broker gives these at the moment: they are tried again later, and the others are read
+        meanwhile. Raises an error that no wait can mend."""
+        affected = list(partitions)
+        topics = {each.topic for each in affected}
+        if self._gone.may_pass(error):
+            for topic in topics:
+                self._gone.leave_alone(topic, now_ms())
+        elif is_worth_waiting_for(error):
+            self._put_off.put_off(affected, began_ms, now_ms())
+            self._cluster.forget(topics)
+        else:
+            raise error
+
+    async def _find_starts(self) -> None:
+        """Find the offsets where to begin that no broker has told yet."""
+        began_ms = now_ms()
+        due = {each: start for each, start in self._starts.items() if self._is_due(each)}
+        if not due:
+            return
+        found, refused = await self._resolve_now(due)
+        for partition, offset in found.items():
+            if self._starts.pop(partition, None) is not None:
+                self._positions.seek(partition, offset)
+        self._put_off.end(found)
+        for partition, error in refused.items():
+            self._do_without([partition], error, began_ms)
 
     async def _check_positions(self, idle: Mapping[TopicPartition, PartitionInfo]) -> None:
         """Ask new leaders whether they have what was read."""
@@ -152,15 +216,25 @@ class AsyncFetcher:
             if self._positions.is_doubtful(partition, info):
                 doubtful.setdefault(info.leader, {})[partition] = info
         for leader, partitions in doubtful.items():
-            connection = await self._cluster.connection_to(leader)
-            key = ApiKey.OFFSET_FOR_LEADER_EPOCH
-            served = connection.served
-            if not served.serves(key) or served.newest(key) < CHECKS_SINCE:
-                self._positions.unchecked(partitions)
-                continue
-            request = self._positions.check_request(partitions)
-            response = await connection.call(key, OffsetForLeaderEpochResponse, request)
-            await self._find_anew(self._positions.checked(partitions, response))
+            began_ms = now_ms()
+            try:
+                await self._check_with(leader, partitions)
+            except ProtocolError as error:
+                still = [at for at in partitions if self._positions.is_doubtful(at, partitions[at])]
+                self._do_without(still, error, began_ms)
+
+    async def _check_with(
+        self, leader: BrokerId, partitions: Mapping[TopicPartition, PartitionInfo]
+    ) -> None:
+        connection = await self._cluster.connection_to(leader)
+        key = ApiKey.OFFSET_FOR_LEADER_EPOCH
+        served = connection.served
+        if not served.serves(key) or served.newest(key) < CHECKS_SINCE:
+            self._positions.unchecked(partitions)
+            return
+        request = self._positions.check_request(partitions)
+        response = await connection.call(key, OffsetForLeaderEpochResponse, request)
+        await self._find_anew(self._positions.checked(partitions, response))
 
     async def _send_fetches(
         self, idle: Mapping[TopicPartition, PartitionInfo], max_wait_ms: int
@@ -168,15 +242,32 @@ class AsyncFetcher:
         """Send a fetch to each broker that is not working on one."""
         wanted: dict[BrokerId, dict[TopicPartition, FetchFrom]] = {}
         for partition, info in idle.items():
+            if not self._is_due(partition):
+                continue  # its leader has just failed to answer
             alive = self._cluster.view.brokers
             broker = self._positions.broker_for(partition, info, alive, now_ms())
             topic_id = self._cluster.view.topics[partition.topic].topic_id
             asked = self._positions.fetch_from(partition, topic_id, info)
             wanted.setdefault(broker, {})[partition] = asked
+        wait_ms = min(max_wait_ms, _MAX_WAIT_MS_MAX)
         for broker, partitions in wanted.items():
-            connection = await self._cluster.connection_to(broker)
-            if not any(request.connection is connection for request in self._in_flight):
-                self._send_fetch(broker, connection, partitions, min(max_wait_ms, _MAX_WAIT_MS_MAX))
+            try:
+                connection = await self._connection_to(broker)
+                if not any(request.connection is connection for request in self._in_flight):
+                    self._send_fetch(broker, connection, partitions, wait_ms)
+            except ProtocolError as error:
+                self._positions.unanswered(partitions)
+                self._do_without(partitions, error, now_ms())
+
+    async def _connection_to(self, broker: BrokerId) -> Connection:
+        """A connection that is there soon. If it is not it is made on, for the next call."""
+        try:
+            async with asyncio.timeout(_OPENING_MS / 1000):
+                return await self._cluster.connection_to(broker)
+        except TimeoutError:
+            raise ProtocolError(
+                ErrorCode.NETWORK_EXCEPTION, f"Broker {broker} has not been connected to yet."
+            ) from None
 
     def _send_fetch(
         self,
@@ -223,6 +314,7 @@ class AsyncFetcher:
                 self._positions.unanswered(request.asked)
                 taken.failed = taken.failed or error
                 continue
+            self._put_off.end(request.asked)
             parts = self._positions.take_in(
                 request.broker, request.asked, response, now_ms(), taken
             )
@@ -238,10 +330,14 @@ class AsyncFetcher:
 
     async def _find_anew(self, lost: list[TopicPartition]) -> None:
         """Go on where the reset says."""
-        if lost and self._reset is not None:
-            offsets = await self._resolve(dict.fromkeys(lost, self._reset))
-            for partition, offset in offsets.items():
-                self._positions.seek(partition, offset)
+        if not lost or self._reset is None:
+            return
+        began_ms = now_ms()
+        found, refused = await self._resolve_now(dict.fromkeys(lost, self._reset))
+        for partition, offset in found.items():
+            self._positions.seek(partition, offset)
+        for partition, error in refused.items():
+            self._do_without([partition], error, began_ms)
 
     def _drop_in_flight(self) -> None:
         """Answers still to come are about old positions: their connections are given up."""

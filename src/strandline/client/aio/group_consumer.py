@@ -85,7 +85,7 @@ class AsyncGroupConsumer:
         while True:
             task = await self._turn()
             left_ms = max(0, deadline_ms - now_ms())
-            if self._fetcher.offsets:
+            if self._fetcher.partitions:
                 fetched = await self._fetcher.poll(min(left_ms, _SLICE_MS))
                 if fetched:
                     return fetched
@@ -102,7 +102,7 @@ class AsyncGroupConsumer:
             found = self._fetcher.unread.next()
             if found is not None:
                 return found
-            if self._fetcher.offsets:
+            if self._fetcher.partitions:
                 await self._fetcher.fetch(_SLICE_MS)
             else:
                 await task.wait_for_event(_SLICE_MS)
@@ -131,7 +131,7 @@ class AsyncGroupConsumer:
         if task is None:
             return
         try:
-            owned = tuple(self._fetcher.offsets)
+            owned = tuple(self._fetcher.partitions)
             if owned:
                 await self._give_up(task, PartitionsRevoked(owned, is_lost=not task.is_member))
         finally:

@@ -79,7 +79,7 @@ class AsyncProducer:
             timestamp_ms = time.time_ns() // 1_000_000
         record = Record(NO_OFFSET, timestamp_ms, key, value, tuple(headers))
         size = checked_size(record, self._settings.buffer_bytes_max)
-        found = self._cluster.known_topic(topic)
+        found = self._cluster.router.suitable_topic(topic, partition)
         if found is None:
             may_create = self._settings.may_create_topics
             found = await self._cluster.topic(topic, may_create=may_create)

@@ -23,7 +23,7 @@ from strandline.client.producer import ProducerSettings
 from strandline.client.producer_identity import ProducerIdentity
 from strandline.client.sending import REQUEST_BYTES_MAX, REQUESTS_IN_FLIGHT_MAX
 from strandline.client.transaction_manager import TransactionManager
-from strandline.errors import ErrorCode, ProtocolError
+from strandline.errors import ErrorCode, InvalidSetting, ProtocolError
 from strandline.protocol.apis import ApiKey
 from strandline.protocol.messages.init_producer_id import InitProducerIdResponse
 from strandline.protocol.messages.produce import PartitionProduceResponse, ProduceResponse
@@ -66,7 +66,7 @@ class AsyncSender:
         self.accumulator = RecordAccumulator(
             cluster.random,
             self.outcomes,
-            self._queues.add,
+            self._enqueue,
             batch_bytes=settings.batch_bytes,
             linger_ms=settings.linger_ms,
         )
@@ -74,6 +74,8 @@ class AsyncSender:
         self._work = asyncio.Event()
         self._progress = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._failure: InvalidSetting | None = None
+        """What is wrong with a setting, a secret's file for instance: the task is to end of it."""
         self._connecting: dict[BrokerId, asyncio.Task[None]] = {}
         self._asking: set[asyncio.Task[None]] = set()
 
@@ -84,21 +86,37 @@ class AsyncSender:
 
     def wake(self) -> None:
         """There is something to send, at once or after a while."""
-        if self._task is None:
+        if self._task is None or self._task.done():  # what ended it may be over
+            self._failure = None
             self._task = asyncio.create_task(self._run())
-            self._task.add_done_callback(lambda _: self._progress.set())
+            self._task.add_done_callback(self._ended)
         self._work.set()
 
     async def progress(self) -> None:
-        """Wait until a batch has its outcome."""
-        self._progress.clear()
-        await self._progress.wait()
+        """Wait until a batch has its outcome. Raises what ended the task."""
+        if self._task is None or not self._task.done():
+            self._progress.clear()
+            await self._progress.wait()
         if self._task is not None and self._task.done():
             self._task.result()
 
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """Nothing is sent until the next `wake`: all that wait for an outcome hear why."""
+        self._progress.set()
+        error = None if task.cancelled() else task.exception()
+        if error is None:
+            return
+        waiting, self._waiting = self._waiting, {}
+        for future in waiting.values():
+            if not future.done():
+                future.set_exception(error)
+                future.exception()  # what waited may be gone
+
     async def done(self, delivery: Delivery) -> None:
-        """Wait until a record has its outcome."""
+        """Wait until a record has its outcome. Raises what ended the task."""
         if not delivery.is_done:
+            if self._task is not None:
+                self.wake()
             future = self._waiting.get(delivery)
             if future is None:
                 loop = asyncio.get_running_loop()
@@ -119,9 +137,16 @@ class AsyncSender:
 
     # -- Sending -----------------------------------------------------------------------------
 
+    def _enqueue(self, batch: Batch) -> None:
+        batch.created_ms = now_ms()  # the program may have kept the loop: its time begins here
+        self._queues.add(batch)
+
     async def _run(self) -> None:
         """Send what is ready, whenever there may be something."""
         while True:
+            failure, self._failure = self._failure, None
+            if failure is not None:
+                raise failure
             self._work.clear()
             self.accumulator.close_lingering(now_ms())
             self._queues.give_up_old(now_ms())
@@ -162,6 +187,9 @@ class AsyncSender:
             )
         except ProtocolError as error:
             transactions.answered(ask, not_sent(error), now_ms())
+        except InvalidSetting as error:
+            transactions.answered(ask, RequestFailed(str(error), was_sent=False), now_ms())
+            self._failure = error
         else:
             try:
                 outcome: Outcome = await answer
@@ -179,12 +207,16 @@ class AsyncSender:
         topics = {partition.topic for partition in ready}
         stale = {each for each in topics if self._cluster.known_topic(each) is None}
         error: ProtocolError | None = None
+        overdue_ms = self._queues.overdue_at_ms()
         try:
-            if stale:
-                await self._cluster.refresh(stale)
-            if topics and self._queues.needs_identity and self._queues.identity is not None:
-                identity = self._queues.identity
-                await self._cluster.retry(partial(self._identify, identity))
+            async with asyncio.timeout_at(None if overdue_ms is None else overdue_ms / 1000):
+                if stale:
+                    await self._cluster.refresh(stale)
+                if topics and self._queues.needs_identity and self._queues.identity is not None:
+                    identity = self._queues.identity
+                    await self._cluster.retry(partial(self._identify, identity))
+        except TimeoutError:
+            self._work.set()  # there is something to give up
         except ProtocolError as failure:
             error = failure
         if error is not None:
@@ -272,6 +304,7 @@ class AsyncSender:
             return
         # The broker may use up the append timeout before it answers at all.
         patience_ms = max(self._cluster.settings.request_timeout_ms, timeout_ms + 5000)
+        patience_ms = self._queues.patience_ms(batches, now_ms(), patience_ms)
         answer = connection.send(ApiKey.PRODUCE, request, highest=highest, timeout_ms=patience_ms)
         self._queues.sent(batches, ids)
         sent = {batch.topic_partition: batch for batch in batches}
@@ -286,6 +319,8 @@ class AsyncSender:
             await self._cluster.connection_to(broker)
         except ProtocolError as error:
             self._settle_sendable(broker, error)
+        except InvalidSetting as error:
+            self._failure = error
         finally:
             del self._connecting[broker]
             self._work.set()

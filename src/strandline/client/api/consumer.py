@@ -74,11 +74,26 @@ def nothing(partitions: Sequence[TopicPartition]) -> None:
     del partitions
 
 
-def position_in(positions: Mapping[TopicPartition, Offset], partition: TopicPartition) -> Offset:
-    """The position of an assigned partition. Raises `ProtocolError` for another."""
+def check_assigned(partition: TopicPartition, assignment: Iterable[TopicPartition]) -> None:
+    """Raise `ProtocolError` unless the partition is assigned."""
+    if partition not in assignment:
+        raise ProtocolError(ErrorCode.INVALID_REQUEST, f"Partition {partition} is not assigned.")
+
+
+def position_in(
+    positions: Mapping[TopicPartition, Offset],
+    partition: TopicPartition,
+    assignment: Iterable[TopicPartition],
+) -> Offset:
+    """The position of an assigned partition. Raises `ProtocolError` for another, and for one of
+    which no broker has told yet where to begin."""
     found = positions.get(partition)
     if found is None:
-        raise ProtocolError(ErrorCode.INVALID_REQUEST, f"Partition {partition} is not assigned.")
+        check_assigned(partition, assignment)
+        raise ProtocolError(
+            ErrorCode.LEADER_NOT_AVAILABLE,
+            f"Partition {partition} has no position yet: its leader has not told where to begin.",
+        )
     return found
 
 
@@ -172,7 +187,7 @@ class Consumer:
     @property
     def assignment(self) -> list[TopicPartition]:
         """The partitions that are read."""
-        return sorted(self._reader.positions)
+        return sorted(self._reader.partitions)
 
     @property
     def _reader(self) -> PartitionConsumer | GroupConsumer:
@@ -196,12 +211,13 @@ class Consumer:
 
     def _seek(self, partitions: Iterable[TopicPartition], start: Start) -> None:
         for partition in list(partitions) or self.assignment:
-            self.position(partition)
+            check_assigned(partition, self._reader.partitions)
             self._reader.seek(partition, start)
 
     def position(self, partition: TopicPartition) -> int:
-        """The offset of the next record. Raises `ProtocolError` unless it is assigned."""
-        return position_in(self._reader.positions, partition)
+        """The offset of the next record. Raises `ProtocolError` unless it is assigned, and
+        LEADER_NOT_AVAILABLE where a member is to begin but no broker has told yet."""
+        return position_in(self._reader.positions, partition, self._reader.partitions)
 
     # -- Records -----------------------------------------------------------------------------
 

@@ -80,7 +80,8 @@ class Producer:
         since 1970, now by default. Raises `ProtocolError`: UNKNOWN_TOPIC_OR_PARTITION,
         MESSAGE_TOO_LARGE for a record above `buffer.memory`, BROKER_NOT_AVAILABLE, ...; with
         `transactional.id` INVALID_TXN_STATE outside of a transaction, `TransactionFailed` in one
-        that can only be aborted, and `ProducerFailed`.
+        that can only be aborted, and `ProducerFailed`. Raises `TypeError` or `ValueError` for what
+        is no record: text in place of bytes, a time that 64 bits do not hold.
         """
         return self._producer.send(
             topic, value, key=key, headers=headers, partition=partition, timestamp=timestamp_ms

@@ -6,7 +6,7 @@ This file knows names and forms of values. It must not know what a client does w
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
 from strandline.client.fetching import ISOLATIONS, FetchSettings
@@ -197,7 +197,13 @@ def reading_of(settings: Settings) -> Reading:
     named = {name: str(value) for name, value in settings.items() if name in NAMES}
     if isinstance(settings.get("enable.auto.commit"), bool):
         named["enable.auto.commit"] = named["enable.auto.commit"].lower()
-    member = parse_group_settings(group, named)
+    client = connecting.client
+    member = replace(
+        parse_group_settings(group, named),
+        request_timeout_ms=client.request_timeout_ms,
+        retry_backoff_ms=client.retry_backoff_ms,
+        retry_backoff_max_ms=client.retry_backoff_max_ms,
+    )
     return Reading(connecting, fetch, group, reset, member)
 
 
