@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from strandline.cluster.controller import Elected, ElectionKind, elect_leaders, rebalance
+from strandline.cluster.controller import (
+    Elected,
+    ElectionKind,
+    elect_leaders,
+    imbalanced,
+    rebalance,
+)
 from strandline.cluster.controller.events import LeaderElected, UncleanElection
 from strandline.cluster.controller.reconciliation import LEADERS_PER_MULTI
 from strandline.cluster.store import Create
@@ -125,20 +131,24 @@ def unbalanced() -> Story:
 
 def test_leadership_goes_back_where_too_much_of_it_is_elsewhere() -> None:
     story = unbalanced()
-    assert rebalance(story.image, imbalance_percent_max=100).operations == ()
-    events = story.follow(rebalance(story.image, imbalance_percent_max=10))
+    assert imbalanced(story.image, percent_max=100) == frozenset()
+    assert imbalanced(story.image, percent_max=99) == {ONE}
+    assert rebalance(story.image, {TWO, THREE}).operations == ()
+    events = story.follow(rebalance(story.image, {ONE}))
     assert len(events) == 10
     assert events[0] == LeaderElected(T0, ONE, TWO, LeaderEpoch(2), (ONE, TWO, THREE))
     assert {p.leader for n, p in story.image.topics["t"].partitions.items() if n < 10} == {ONE}
-    assert rebalance(story.image, imbalance_percent_max=0).operations == ()
+    assert imbalanced(story.image, percent_max=0) == frozenset()
+    assert rebalance(story.image, {ONE, TWO, THREE}).operations == ()
 
 
 def test_a_little_imbalance_is_tolerated() -> None:
     story = Story(2)
     story.place("t", *([1, 2] for _ in range(10)))
     story.rewrite(number=3, leader=TWO)
-    assert rebalance(story.image, imbalance_percent_max=10).operations == ()
-    [event] = story.follow(rebalance(story.image, imbalance_percent_max=9))
+    assert imbalanced(story.image, percent_max=10) == frozenset()
+    assert imbalanced(story.image, percent_max=9) == {ONE}
+    [event] = story.follow(rebalance(story.image, {ONE}))
     assert isinstance(event, LeaderElected)
     assert event.partition.partition == 3
 
@@ -155,11 +165,12 @@ def test_nothing_goes_back_to_who_cannot_lead_or_while_it_is_moved() -> None:
         type(node)("t", node.topic_id, {**node.partitions, **moving}, adding_replicas={1: (THREE,)})
     )
     story.do([Create(deletion_path("u"))])
-    events = story.follow(rebalance(story.image, imbalance_percent_max=0))
+    assert imbalanced(story.image, percent_max=0) == {ONE}
+    events = story.follow(rebalance(story.image, {ONE}))
     assert [event.partition for event in events if isinstance(event, LeaderElected)] == [T2]
 
 
-def test_a_rebalance_is_bounded() -> None:
+def test_a_rebalance_goes_on_in_bounded_parts_until_all_is_back() -> None:
     story = Story(2)
     story.place("t", *([1, 2] for _ in range(LEADERS_PER_MULTI + 2)))
     story.announce_shutdown(1)
@@ -172,7 +183,8 @@ def test_a_rebalance_is_bounded() -> None:
             in_sync_replicas=(ONE, TWO),
             in_sync_epochs={ONE: story.epoch(1), TWO: story.epoch(2)},
         )
-    moved = story.follow(rebalance(story.image, imbalance_percent_max=10))
-    assert len(moved) == LEADERS_PER_MULTI
-    assert rebalance(story.image, imbalance_percent_max=10).operations == ()
-    assert len(story.follow(rebalance(story.image, imbalance_percent_max=1))) == 2
+    to_lead = imbalanced(story.image, percent_max=10)
+    assert len(story.follow(rebalance(story.image, to_lead))) == LEADERS_PER_MULTI
+    assert imbalanced(story.image, percent_max=10) == frozenset(), "the rest alone is no reason"
+    assert len(story.follow(rebalance(story.image, to_lead))) == 2
+    assert rebalance(story.image, to_lead).operations == ()

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from strandline.cluster.controller.reconciliation import LEADERS_PER_MULTI
 from strandline.cluster.store import Changes, SetData, StoreUnavailable
 from strandline.cluster.znodes import ControllerEpochNode, ControllerNode
 from strandline.errors import ErrorCode
@@ -158,6 +159,22 @@ def test_leadership_goes_back_to_preferred_leaders_by_itself(
     world.run_until(world.is_settled)
     world.run_until(lambda: world.partition("t").leader == 1, ms_max=20_000)
     world.run_until(world.is_settled)
+
+
+def test_all_leadership_goes_back_however_many_writes_it_takes(
+    make_world: Callable[..., ClusterWorld],
+) -> None:
+    """As soon as few enough partitions are elsewhere, a new rebalance would not begin."""
+    world = make_world(3, "leader.imbalance.check.interval.seconds=10")
+    world.create_topic("t", *[(1, 2, 3)] * (LEADERS_PER_MULTI + 2))
+    assert world.stop(1)
+    world.start(1)
+    world.run_until(world.is_settled)
+    partitions = world.image.topics["t"].partitions
+    assert {partitions[number].leader for number in partitions} == {2}
+    world.run(20_000)
+    partitions = world.image.topics["t"].partitions
+    assert {partitions[number].leader for number in partitions} == {1}
 
 
 def test_leadership_stays_where_it_is_when_balancing_is_off(

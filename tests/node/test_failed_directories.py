@@ -6,13 +6,19 @@ from collections.abc import Iterator
 
 import pytest
 
-from strandline.errors import ErrorCode
+from strandline.errors import ErrorCode, StorageError
 from strandline.node.replica import Replica
+from strandline.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from strandline.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
+from strandline.protocol.messages.delete_topics import DeleteTopicsRequest
 from strandline.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from strandline.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
@@ -22,7 +28,7 @@ from strandline.types import TopicPartition
 from tests.node.cluster_world import ClusterWorld
 from tests.node.messages import batch, fetch, produce, produced
 
-A, B, C = 1, 2, 3
+A, B, C, D = 1, 2, 3, 4
 PARTITIONS = range(4)
 
 
@@ -66,6 +72,38 @@ def break_one(world: ClusterWorld, broker_id: int) -> tuple[list[int], list[int]
     return lost, kept
 
 
+def delete_topic(world: ClusterWorld) -> None:
+    """Have `t` deleted, and wait until the controller has done so."""
+    request = DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000)
+    (answer,) = world.controller.connect().ask(request, 5).responses
+    assert answer.error_code == 0
+    world.run_until(lambda: "t" not in world.image.topics)
+
+
+def move(world: ClusterWorld, number: int, *replicas: int) -> None:
+    """Reassign a partition of `t`, and wait until these replicas are in sync."""
+    partition = ReassignablePartition(partition_index=number, replicas=list(replicas))
+    topic = ReassignableTopic(name="t", partitions=[partition])
+    request = AlterPartitionReassignmentsRequest(topics=[topic], timeout_ms=1000)
+    assert world.controller.connect().ask(request, 1).error_code == 0
+    world.run_until(lambda: world.partition("t", number).replicas == replicas)
+    assert set(world.partition("t", number).in_sync_replicas) == set(replicas)
+
+
+def start_on_a_healthy_disk(world: ClusterWorld, broker_id: int) -> None:
+    """Heal the disks of a broker, and start it anew."""
+    world[broker_id].disk.heal()
+    world.kill(broker_id, expire=True)
+    world.start(broker_id)
+    world.run_until(world.is_settled, ms_max=120_000)
+
+
+def names_in(world: ClusterWorld, broker_id: int, directory: str) -> list[str]:
+    """The partitions of `t` that lie in a log directory, as they are called there."""
+    names = world[broker_id].disk.files.list_directory(directory)
+    return sorted(name for name in names if name.startswith("t-"))
+
+
 def test_new_partitions_go_to_the_directory_with_the_fewest(world: ClusterWorld) -> None:
     for broker_id in (A, B, C):
         assert sorted(map(len, spread(world, broker_id).values())) == [2, 2]
@@ -103,6 +141,17 @@ def test_a_follower_with_a_failed_directory_leaves_the_in_sync_set(world: Cluste
         world.run_until(lambda at=number: world.partition("t", at).in_sync_replicas == (A, C))
     for number in kept:
         assert world.partition("t", number).in_sync_replicas == (A, B, C)
+
+
+def test_producers_do_not_wait_for_a_follower_whose_disk_has_failed(world: ClusterWorld) -> None:
+    """It had everything a moment ago, but it cannot join until its broker starts again."""
+    (broken, lost), _ = sorted(spread(world, B).items())
+    world[B].disk.break_dir(broken)
+    assert write(world, A, lost[0], acks=1) == 0
+    world.run_until(lambda: world.partition("t", lost[0]).in_sync_replicas == (A, C))
+    began_ms = world[A].now.monotonic_ms
+    assert write(world, A, lost[0]) == 0
+    assert world[A].now.monotonic_ms - began_ms < 1000
 
 
 def test_clients_see_which_replicas_are_offline(world: ClusterWorld) -> None:
@@ -193,3 +242,90 @@ def test_who_waits_for_a_deletion_hears_that_the_disk_has_failed(world: ClusterW
     (answer,) = waiting.answers[0].topics[0].partitions
     assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
     world.resume(B)
+
+
+# -- What a failed disk keeps ------------------------------------------------------------------
+
+
+def test_a_topic_that_is_made_again_lies_on_the_disks_that_work(world: ClusterWorld) -> None:
+    (broken, _), (working, _) = sorted(spread(world, A).items())
+    lost, _ = break_one(world, A)
+    world.run_until(lambda: world.partition("t", lost[0]).leader == B)
+    delete_topic(world)
+    world.create_topic("t", *[(A, B, C)] * len(PARTITIONS))
+    assert spread(world, A) == {working: list(PARTITIONS)}
+    assert not world.image.brokers[world[A].broker_id].offline
+    for number in PARTITIONS:
+        assert world.partition("t", number).in_sync_replicas == (A, B, C)
+        assert write(world, A, number) == 0
+
+    start_on_a_healthy_disk(world, A)  # the old logs are there again
+    assert spread(world, A) == {working: list(PARTITIONS)}
+    assert all(world.are_logs_equal("t", number) for number in PARTITIONS)
+    kept = names_in(world, A, broken)
+    assert [name.partition(".")[0] for name in kept] == [f"t-{number}" for number in lost]
+    assert all(name.endswith("-stray") for name in kept)
+
+
+def test_a_topic_can_be_made_again_on_the_only_broker() -> None:
+    world = ClusterWorld(1, disks=2)
+    world.create_topic("t", *[(A,)] * len(PARTITIONS))
+    break_one(world, A)
+    delete_topic(world)
+    world.create_topic("t", *[(A,)] * len(PARTITIONS))
+    assert [write(world, A, number) for number in PARTITIONS] == [0] * len(PARTITIONS)
+    world.check()
+
+
+@pytest.mark.parametrize("written", [1, 4])
+def test_a_replica_that_was_moved_away_from_a_failed_disk_comes_back(written: int) -> None:
+    world = ClusterWorld(4, disks=2)
+    world.create_topic("t", *[(A, B, C)] * len(PARTITIONS))
+    (broken, lost), (working, kept) = sorted(spread(world, B).items())
+    number = lost[0]
+    assert write(world, A, number) == 0
+    world[B].disk.break_dir(broken)
+    for _ in range(written):
+        assert write(world, A, number, acks=1) == 0
+    world.run_until(lambda: world.partition("t", number).in_sync_replicas == (A, C))
+    move(world, number, A, C, D)
+    assert write(world, A, number) == 0
+    move(world, number, A, B, C)
+    assert directory_of(world.replica(B, "t", number)) == working
+    world.run_until(lambda: world.are_logs_equal("t", number))
+
+    start_on_a_healthy_disk(world, B)  # two logs of one topic: the one that has more is kept
+    assert spread(world, B) == {broken: lost[1:], working: sorted([number, *kept])}
+    assert world.partition("t", number).in_sync_replicas == (A, B, C)
+    assert world.are_logs_equal("t", number)
+    world.check()
+
+
+def test_a_replica_that_was_moved_away_from_a_failed_disk_is_none_at_the_next_start() -> None:
+    world = ClusterWorld(4, disks=2)
+    world.create_topic("t", *[(A, B, C)] * len(PARTITIONS))
+    (broken, lost), _ = sorted(spread(world, B).items())
+    world[B].disk.break_dir(broken)
+    assert write(world, A, lost[0], acks=1) == 0
+    world.run_until(lambda: world.partition("t", lost[0]).in_sync_replicas == (A, C))
+    move(world, lost[0], A, C, D)
+    start_on_a_healthy_disk(world, B)
+    assert world.sim.replica(B, TopicPartition("t", lost[0])) is None
+    stray, _ = names_in(world, B, broken)
+    assert stray.startswith(f"t-{lost[0]}.")
+    assert stray.endswith("-stray")
+    world.check()
+
+
+def test_a_disk_does_not_fail_with_the_log_of_a_deleted_topic_on_another_one(
+    world: ClusterWorld,
+) -> None:
+    """A sync, for example, may hang for as long as it takes to make the topic again."""
+    former = {number: world.replica(A, "t", number) for number in PARTITIONS}
+    lost, _ = break_one(world, A)
+    delete_topic(world)
+    world.create_topic("t", *[(A, B, C)] * len(PARTITIONS))
+    world[A].event(lambda _, now: former[lost[0]].fail(StorageError("The sync failed.")))
+    world.run(1000)
+    assert world.partition("t", lost[0]).leader == A
+    assert write(world, A, lost[0]) == 0

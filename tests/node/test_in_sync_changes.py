@@ -277,6 +277,56 @@ def test_i16_a_proposal_that_waits_is_for_the_life_that_qualified(remote: Remote
 @pytest.mark.parametrize(
     "code",
     [
+        ErrorCode.NOT_CONTROLLER,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.REQUEST_TIMED_OUT,
+    ],
+)
+@pytest.mark.parametrize("is_answered", [False, True])
+def test_i13_an_attempt_stays_open_behind_a_refusal_that_is_not_definite(
+    remote: Remote, code: ErrorCode, is_answered: bool
+) -> None:
+    """Either the first attempt was never answered, or the refusal does not say that it was not
+    carried out. It may be, also after a later one was definitely refused."""
+    cluster = remote.cluster
+    cluster.fetch(C, 0)
+    first = remote.only()
+    if not is_answered:
+        remote.world.node.link_closed(first.link, "reset", remote.world.now)
+        remote.asked()
+        remote.world.advance(1000)
+        first = remote.only()
+    remote.refuse(first, code)
+    remote.world.advance(1000)
+    cluster.produce()
+    remote.refuse(remote.only(), ErrorCode.INELIGIBLE_REPLICA)
+    assert in_sync(remote) == Withdrawing(frozenset({1, B}), C)
+    cluster.leave(C)
+    cluster.fetch(B, 1)
+    assert cluster.offsets() == (1, 0)
+    remote.commit(remote.only())
+    assert cluster.offsets() == (1, 1)
+
+
+def test_a_withdrawal_that_is_refused_is_asked_for_again_after_a_pause(remote: Remote) -> None:
+    remote.cluster.fetch(C, 0)
+    remote.refuse(remote.only(), ErrorCode.NOT_CONTROLLER)
+    remote.world.advance(1000)
+    remote.refuse(remote.only(), ErrorCode.INELIGIBLE_REPLICA)
+    asked = remote.only()
+    for _ in range(3):
+        remote.refuse(asked, ErrorCode.NOT_CONTROLLER)
+        assert not remote.asked()
+        remote.world.advance(200)
+        asked = remote.only()
+        assert asked.sets == [{1, B}]
+    remote.commit(asked)
+    assert in_sync(remote) == Committed(frozenset({1, B}))
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
         ErrorCode.INVALID_UPDATE_VERSION,
         ErrorCode.FENCED_LEADER_EPOCH,
         ErrorCode.NOT_CONTROLLER,

@@ -128,6 +128,51 @@ def test_all_brokers_can_stop_together(world: ClusterWorld) -> None:
     assert world.schedule.now_ms - began_ms < 200
 
 
+def test_brokers_that_stop_at_nearly_the_same_time_are_let_go_together(
+    make_world: Callable[..., ClusterWorld],
+) -> None:
+    """The second one stops while its leader proposes the set without the first one."""
+    world = make_world(4)
+    world.create_topic("t", (1, 2, 3))
+    assert world.controller.broker_id == 4
+    world.hold((1, 4))
+    nodes = [world[broker_id].node for broker_id in (2, 3)]
+    for broker_id in (2, 3):
+        world[broker_id].event(lambda node, now: node.begin_shutdown(now))
+        world.run(20)
+    assert world.is_held(1, 4)
+    began_ms = world.schedule.now_ms
+    world.hold()
+    world.run_until(lambda: all(node.is_shutdown_complete for node in nodes))
+    assert world.schedule.now_ms - began_ms < 200
+    assert world.partition("t").in_sync_replicas == (1,)
+
+
+def test_a_member_that_lags_leaves_although_another_one_begins_to_stop(
+    make_world: Callable[..., ClusterWorld],
+) -> None:
+    """Its leader proposes the set without it while the other one is still a member there."""
+    world = make_world(4, "replica.lag.time.max.ms=10000")
+    world.create_topic("t", (1, 2, 3))
+    assert world.controller.broker_id == 4
+    world.cut({3}, {1})
+    client = world[1].connect()
+    client.send(produce(batch(b"x"), "t", acks=-1, timeout_ms=120_000), 9)
+    world[1].schedule_turn()
+    world.hold((1, 4))
+    world.run_until(lambda: world.is_held(1, 4))
+    node = world[2].node
+    world[2].event(lambda _, now: node.begin_shutdown(now))
+    world.run(20)
+    began_ms = world.schedule.now_ms
+    world.hold()
+    world.run_until(lambda: node.is_shutdown_complete)
+    assert world.schedule.now_ms - began_ms < 200
+    world.run_until(lambda: bool(client.answers), ms_max=10_000)
+    assert produced(client.answers[0]).error_code == ErrorCode.NONE
+    world.heal()
+
+
 def test_the_last_in_sync_replica_does_not_wait_in_controlled_shutdown(world: ClusterWorld) -> None:
     world.create_topic("t", (1, 2))
     world.kill(2, expire=True)

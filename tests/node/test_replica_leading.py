@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from strandline.cluster.controller import announce_shutdown
+from strandline.cluster.controller import announce_shutdown, report_offline
 from strandline.errors import ErrorCode
 from strandline.protocol.messages.delete_topics import DeleteTopicsRequest
 from strandline.replication.in_sync import Committed, Expanding, Shrinking
@@ -495,6 +495,17 @@ def test_a_refused_change_is_undone_only_if_it_certainly_failed(
     assert cluster.offsets() == ((1, 1) if is_definite else (1, 0))
 
 
+def test_a_refused_set_is_proposed_again_if_another_member_stops_too(cluster: Cluster) -> None:
+    """And not for ever: without other metadata the next refusal is the last."""
+    for broker in (B, C):
+        cluster.write(announce_shutdown(cluster.world.node.metadata.image, broker))
+    assert cluster.recorder.sets == [{1, 3}]
+    for _ in range(2):
+        cluster.replica().in_sync_refused(ErrorCode.INELIGIBLE_REPLICA, cluster.world.now)
+    assert cluster.recorder.sets == [{1, 3}, {1}]
+    assert in_sync(cluster) == Committed(frozenset(ALL))
+
+
 def nearly_in_sync(make_cluster: MakeCluster) -> Cluster:
     """Broker 3 is no member, but caught up a moment ago: it is waited for, so that it can join.
 
@@ -533,6 +544,21 @@ def test_a_replica_that_died_does_not_hold_the_high_watermark(make_cluster: Make
     cluster = nearly_in_sync(make_cluster)
     cluster.leave(C)
     assert cluster.offsets() == (2, 2)
+
+
+def test_a_replica_on_a_failed_disk_neither_holds_the_high_watermark_nor_joins(
+    make_cluster: MakeCluster,
+) -> None:
+    """KIP-112: its broker lives, but the partition is not there any more."""
+    cluster = nearly_in_sync(make_cluster)
+    failed = frozenset({cluster.replica().topic_partition})
+    cluster.write(report_offline(cluster.world.node.metadata.image, C, failed))
+    assert cluster.offsets() == (2, 2)
+    cluster.fetch(C, 2)
+    assert cluster.recorder.sets == [{1}]
+    cluster.write(report_offline(cluster.world.node.metadata.image, C, frozenset()))
+    cluster.fetch(C, 2)
+    assert cluster.recorder.sets == [{1}, {1, 3}]
 
 
 def test_r34_a_replica_that_restarted_may_join_only_as_itself(cluster: Cluster) -> None:

@@ -21,6 +21,7 @@ from strandline.cluster.controller import (
     Event,
     Looks,
     become_controller,
+    imbalanced,
     rebalance,
 )
 from strandline.cluster.image import ClusterImage, ImageDelta
@@ -31,7 +32,7 @@ from strandline.node.metadata import Metadata
 from strandline.node.reconciler import Reconciler
 from strandline.node.settings import Settings, SettingsPolicy
 from strandline.node.timers import Timer, Timers
-from strandline.types import Instant
+from strandline.types import BrokerId, Instant
 
 log = logging.getLogger(__name__)
 
@@ -67,7 +68,8 @@ class ControllerLoop:
         """The controller epoch that this process counted, or tried to, when it was last elected."""
         self._was_controller = False
         self._looks = Looks()
-        self._is_rebalancing = False
+        self._to_lead: frozenset[BrokerId] = frozenset()
+        """The brokers to which leadership goes back; empty unless that is under way."""
         self._rebalance_timer: Timer | None = None
 
     @property
@@ -179,10 +181,10 @@ class ControllerLoop:
 
     def _govern(self, image: ClusterImage) -> Decision[Event]:
         decision = self._looks.decide(image, self.policy)
-        if self._is_rebalancing and not decision.operations:
-            percent = self._settings.broker.leader_imbalance_per_broker_percentage
-            decision = rebalance(image, imbalance_percent_max=percent)
-            self._is_rebalancing = bool(decision.operations)
+        if self._to_lead and not decision.operations:
+            decision = rebalance(image, self._to_lead)
+            if not decision.operations:
+                self._to_lead = frozenset()
         return decision
 
     # -- Coming and going --------------------------------------------------------------------
@@ -194,7 +196,7 @@ class ControllerLoop:
             return
         self._was_controller = is_controller
         self._looks.at_all()
-        self._is_rebalancing = False
+        self._to_lead = frozenset()
         if self._rebalance_timer is not None:
             self._rebalance_timer.cancel()
             self._rebalance_timer = None
@@ -213,8 +215,9 @@ class ControllerLoop:
     def _begin_rebalance(self, now: Instant) -> None:
         broker = self._settings.broker
         self._schedule_rebalance(broker.leader_imbalance_check_interval_seconds * 1000, now)
-        if broker.auto_leader_rebalance_enable:
-            self._is_rebalancing = True
+        if broker.auto_leader_rebalance_enable and not self._to_lead:
+            percent = broker.leader_imbalance_per_broker_percentage
+            self._to_lead = imbalanced(self._metadata.image, percent_max=percent)
             self._reconciler.wake()
 
 

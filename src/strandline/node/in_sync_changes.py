@@ -85,8 +85,9 @@ class InSyncChanges:
         self._sent: dict[_Key, _Sent] = {}
         """The request in flight; empty if there is none."""
         self._open: dict[HostedReplica, InSyncState] = {}
-        """Proposals of which an attempt was never answered. It may be carried out at any time,
-        also behind a refusal of a later attempt, as long as the state keeps its version."""
+        """Proposals of which an attempt was never answered, or not definitely refused. It may be
+        carried out at any time, also behind a refusal of a later attempt, as long as the state
+        keeps its version."""
         self._to_ask_again: dict[HostedReplica, Timer] = {}
         """Proposals that were refused by themselves."""
         self._attempt = 0
@@ -309,11 +310,15 @@ class InSyncChanges:
         )
         if replica.leader_epoch != proposal.leader_epoch:
             return
-        is_open = self._open.pop(replica, None) is proposal.state
+        is_open = self._open.get(replica) is proposal.state
+        if code in DEFINITE:
+            self._open.pop(replica, None)
+        else:
+            self._open[replica] = proposal.state
         replica.in_sync_refused(code, now, proposal.state, is_open=is_open)
-        leader = replica.leader
-        if is_open and leader is not None and isinstance(leader.in_sync, Withdrawing):
-            self.propose(replica, now)
+        state = None if replica.leader is None else replica.leader.in_sync
+        if isinstance(state, Withdrawing) and state is not proposal.state:
+            self.propose(replica, now)  # it was withdrawn just now
         elif code not in DEFINITE or isinstance(proposal.state, Withdrawing):
             # One of us has old metadata. Mostly it is this broker, and what it is about to hear
             # ends the proposal; but it must not be stuck if not (KAFKA-2729).

@@ -231,9 +231,12 @@ class LeaderRole:
         is_open: bool = False,
     ) -> None:
         """The controller has refused a proposed in-sync set; see `Leader.refused`."""
-        was_shrinking = isinstance(self.state.in_sync, Shrinking)
+        state = self.state.in_sync
+        tried: frozenset[BrokerId] = state.leaving if isinstance(state, Shrinking) else frozenset()
         if self.state.refused(definite=code in DEFINITE, proposal=proposal, is_open=is_open):
-            if not was_shrinking:  # else only other metadata make another try worthwhile
+            # Another member may have begun to stop, and so was no member for a new set. If all
+            # that stop were tried, only other metadata make another try worthwhile.
+            if not self._host.stopping & self.state.in_sync.members <= tried:
                 self._let_go(now)
             self.advance(now)
 
@@ -287,4 +290,6 @@ class LeaderRole:
 
     def _may_join(self, follower: BrokerId) -> bool:
         progress = self.state.progress.get(follower)
-        return progress is not None and self._host.may_join(follower, progress.broker_epoch)
+        return progress is not None and self._host.may_join(
+            follower, progress.broker_epoch, self._replica.topic_partition
+        )

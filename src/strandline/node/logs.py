@@ -118,7 +118,8 @@ class Logs:
     def delete(self, partitions: Iterable[TopicPartition], now: Instant) -> None:
         """Give the logs of these partitions up; their files go after `file.delete.delay.ms`.
 
-        A directory whose disk fails goes offline, and with it what could not be deleted.
+        A directory whose disk fails goes offline. What could not be deleted stays there for the
+        next start (note 0011); until then it is not in the way of a new log of the partition.
         """
         wanted = list(partitions)
         for directory in self.directories:
@@ -134,6 +135,10 @@ class Logs:
             log.warning("The tables of %s are written later: %s", directory.path, error)
         except StorageError as error:
             self.take_offline(directory, error)
+            with suppress(StorageError):  # its tables stay as they are
+                directory.forget([each.topic_partition for each in logs])
+            for each in logs:
+                each.close()
 
     def make_future(self, source: Log, directory: Directory, now: Instant) -> Log:
         """An empty log in another directory, which is to take the place of `source`. Raises
@@ -230,7 +235,8 @@ class Logs:
         if isinstance(error, NoRoom) or failed.health.may_reload:
             self.has_failed_logs = True
             return
-        directory = self.directory_of(failed.topic_partition)
+        # By the log, not by its name: the partition may have been made again on another disk.
+        directory = next((each for each in self.directories if _has(each, failed)), None)
         if directory is not None:
             self.take_offline(directory, error)
 

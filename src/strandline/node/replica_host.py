@@ -104,16 +104,18 @@ class ReplicaHost:
         broker = self.metadata.image.brokers.get(broker_id)
         return broker is not None and broker.epoch > broker_epoch
 
-    def may_join(self, broker_id: BrokerId, broker_epoch: int) -> bool:
+    def may_join(self, broker_id: BrokerId, broker_epoch: int, partition: TopicPartition) -> bool:
         """Whether a follower that fetches under that registration may be in an in-sync set.
 
-        It must be alive, not be shutting down (KAFKA-15021, KIP-841), and still be the process
-        that fetched (KIP-903); old followers send no epoch and are trusted.
+        It must be alive, not be shutting down (KAFKA-15021, KIP-841), have the partition on a disk
+        that works (KIP-112), and still be the process that fetched (KIP-903); old followers send no
+        epoch and are trusted.
         """
         broker = self.metadata.image.brokers.get(broker_id)
         return (
             broker is not None
             and not broker.is_shutting_down
+            and partition not in broker.offline
             and broker_epoch in (NO_BROKER_EPOCH, broker.epoch)
         )
 

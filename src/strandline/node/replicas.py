@@ -368,13 +368,15 @@ class Replicas:
     ) -> RoleChange | None:
         """The partition is not, or no longer, to be on this node (KIP-455)."""
         self._bring_back(partition)
-        if known is None:
-            return None
-        was_leading = known.is_leading
-        self._forget(known)
-        known.retire(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        change: RoleChange | None = None
+        if known is not None:
+            was_leading = known.is_leading
+            self._forget(known)
+            known.retire(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            change = RoleChange(known, is_leading=False, was_leading=was_leading, is_gone=True)
+        # Also what was set aside: no failed log may be in the way when the partition comes back.
         self.logs.delete([partition], now)
-        return RoleChange(known, is_leading=False, was_leading=was_leading, is_gone=True)
+        return change
 
     def _enter(self, replica: Replica) -> Replica:
         self._bring_back(replica.topic_partition)

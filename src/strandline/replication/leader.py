@@ -23,8 +23,8 @@ from strandline.replication.progress import NO_BROKER_EPOCH, Progress
 from strandline.types import BrokerId, LeaderEpoch, Offset
 
 MayJoin = Callable[[BrokerId], bool]
-"""Whether a broker may be in the in-sync set at all: it is alive, it is not shutting down, and its
-registration is the one that it fetched under (KAFKA-15021, KIP-841, KIP-903)."""
+"""Whether a broker may be in the in-sync set at all: it is alive, it is not shutting down, its disk
+works, and its registration is the one that it fetched under (KAFKA-15021, KIP-841, KIP-903)."""
 
 
 class Leader:

@@ -47,6 +47,7 @@ from strandline.cluster.controller.leader_elections import (
     Elected,
     ElectionKind,
     elect_leaders,
+    imbalanced,
     rebalance,
 )
 from strandline.cluster.controller.lifecycle import (
@@ -129,6 +130,7 @@ __all__ = [
     "delete_topics",
     "elect_leaders",
     "has_no_room",
+    "imbalanced",
     "incremental_alter_configs",
     "internal_topic_spec",
     "list_reassignments",

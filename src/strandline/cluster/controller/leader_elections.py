@@ -7,8 +7,8 @@ nothing until leadership is given back, which the controller does by itself now 
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
@@ -72,26 +72,35 @@ def elect_leaders(
     return Decision(tuple(results), writes.operations())
 
 
-def rebalance(image: ClusterImage, *, imbalance_percent_max: int) -> Decision[Event]:
-    """Give leadership back to brokers that lead too few of the partitions that prefer them.
+def imbalanced(image: ClusterImage, *, percent_max: int) -> frozenset[BrokerId]:
+    """The brokers that lead too few of the partitions that prefer them.
 
-    Too few: of so many percent of those partitions another replica is the leader
-    (`leader.imbalance.per.broker.percentage`). Partitions that are being moved are left alone, and
-    so are those whose preferred leader could not lead. Bounded: call it again until it is empty.
+    Too few: of more than so many percent of those partitions another replica is the leader
+    (`leader.imbalance.per.broker.percentage`).
+    """
+    preferring = Counter(
+        image.topics[key.topic].partitions[key.partition].replicas[0]
+        for key in _all_partitions(image)
+    )
+    return frozenset(
+        broker
+        for broker, keys in _led_elsewhere(image).items()
+        if len(keys) * 100 > percent_max * preferring[broker]
+    )
+
+
+def rebalance(image: ClusterImage, to_lead: Collection[BrokerId]) -> Decision[Event]:
+    """Give leadership of all partitions that prefer these brokers back to them.
+
+    Partitions that are being moved are left alone, and so are those whose preferred leader could
+    not lead. Bounded: call it again until it is empty, with the same brokers. What is `imbalanced`
+    is not to be asked in between: that would end it as soon as few enough are left.
     """
     brokers = Brokers(image)
-    preferring: dict[BrokerId, int] = defaultdict(int)
-    elsewhere: dict[BrokerId, list[TopicPartition]] = defaultdict(list)
-    for key in _all_partitions(image):
-        partition = image.topics[key.topic].partitions[key.partition]
-        preferred = partition.replicas[0]
-        preferring[preferred] += 1
-        if partition.leader != preferred:
-            elsewhere[preferred].append(key)
     writes = StateWrites(image)
     events: list[Event] = []
-    for broker, keys in sorted(elsewhere.items()):
-        if len(keys) * 100 <= imbalance_percent_max * preferring[broker]:
+    for broker, keys in sorted(_led_elsewhere(image).items()):
+        if broker not in to_lead:
             continue
         for key in keys:
             partition = image.topics[key.topic].partitions[key.partition]
@@ -105,6 +114,17 @@ def rebalance(image: ClusterImage, *, imbalance_percent_max: int) -> Decision[Ev
                 writes.put(key, repair.partition)
                 events += events_of(key, partition, repair)
     return Decision(tuple(events), writes.operations())
+
+
+def _led_elsewhere(image: ClusterImage) -> dict[BrokerId, list[TopicPartition]]:
+    """The partitions that another replica leads, by their preferred leader."""
+    elsewhere: dict[BrokerId, list[TopicPartition]] = defaultdict(list)
+    for key in _all_partitions(image):
+        partition = image.topics[key.topic].partitions[key.partition]
+        preferred = partition.replicas[0]
+        if partition.leader != preferred:
+            elsewhere[preferred].append(key)
+    return elsewhere
 
 
 def _all_partitions(image: ClusterImage) -> Iterator[TopicPartition]:

@@ -8,7 +8,7 @@ the ends of phases. `node_acted` is the hot path: it runs after each of a hundre
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -60,6 +60,8 @@ class Checkers:
         self._sweeps = Sweeps(self.rules)
         self._hostings: dict[BrokerId, Hosting] = {}
         self._last_known: dict[BrokerId, dict[PartitionModel, LastKnownState]] = {}
+        self._failed: dict[BrokerId, set[str]] = defaultdict(set)
+        """The log directories that have ever failed under a process."""
         self._steps = 0
 
     # -- Results -----------------------------------------------------------------------------
@@ -182,7 +184,12 @@ class Checkers:
             for log in directory.logs.values():
                 model, partition = hosting.take_in(log, _topic_of(log, before))
                 last_known = before.pop(partition, None)
-                if last_known is not None:
+                is_left = directory.path in self._failed[broker] and (
+                    last_known is not None and last_known.model.log.directory != log.directory
+                )
+                # A disk that failed, and is healed, may have a log of the partition from before it
+                # was moved away and back. The one that is further on is taken.
+                if last_known is not None and not is_left:
                     rules.recovery.check_recovered(partition, model, last_known)
                 rules.commitment.follower_rose(partition, model)
                 rules.recovery.check_producers(model)
@@ -197,6 +204,10 @@ class Checkers:
         before = self._last_known.setdefault(broker, {})
         for last_known in before.values():
             last_known.worsen(how)
+        last = machine.last_node
+        for directory in last.replicas.logs.directories if last is not None else ():
+            if directory.offline_reason is not None:
+                self._failed[broker].add(directory.path)
         hosting = self._hostings.pop(broker, None)
         for model, partition in () if hosting is None else hosting.by_log.values():
             if model.is_live:
