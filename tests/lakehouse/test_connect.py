@@ -11,9 +11,11 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
 import strandline
+from strandline.cli.main import cli
 from strandline.client.cluster import ClusterClient
 from strandline.client.producer import Producer
 from strandline.errors import InvalidSetting
@@ -184,3 +186,30 @@ def test_a_server_that_is_not_there_is_told_at_once() -> None:
 def test_a_connect_server_is_no_master() -> None:
     with pytest.raises(InvalidSetting, match=r"Spark Connect, and no master: table run"):
         check_master("sc://localhost:15002")
+
+
+@pytest.mark.skipif(find_spec("grpc") is None, reason="grpcio is not installed")
+@pytest.mark.parametrize("mark", ["/;", ";"])
+def test_no_sentence_has_the_token_of_a_servers_url(
+    mark: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPARK_CONNECT_MODE_ENABLED", "1")  # PySpark would leave it behind
+    with socket.create_server(("127.0.0.1", 0)) as there:
+        address = f"sc://127.0.0.1:{there.getsockname()[1]}"
+        # Spark quotes what it does not take for NAME=VALUE.
+        with pytest.raises(NoSpark, match=f"server {address}/? does not give") as raised:
+            open_remote(f"{address}{mark}user_id=me;token=S3cret==", {})
+    assert "S3cret" not in str(raised.value)
+    with pytest.raises(NoSpark, match=f"server {address}/?: ") as raised:
+        open_remote(f"{address}{mark}token=S3cret", {})
+    assert "S3cret" not in str(raised.value)
+    for master in (address, address.upper()):
+        with pytest.raises(InvalidSetting, match="master") as refused:
+            check_master(f"{master}{mark}token=S3cret")
+        assert "S3cret" not in str(refused.value)
+    ended = CliRunner().invoke(
+        cli, ["table", "run", "t", "--remote", f"http://host{mark}token=S3cret"]
+    )
+    assert ended.exit_code == 2
+    assert "http://host" in ended.output
+    assert "S3cret" not in ended.output

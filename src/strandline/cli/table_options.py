@@ -18,7 +18,7 @@ from strandline.cli.connecting import bootstrap_of as addresses_of
 from strandline.config.loopback import IPV4, IPV6, loopback
 from strandline.errors import InvalidSetting
 from strandline.lakehouse.locations.location import Location
-from strandline.lakehouse.session_master import check_master
+from strandline.lakehouse.session_master import check_master, shown
 from strandline.lakehouse.session_remote import is_remote
 from strandline.lakehouse.spark_options import MASTER, SparkOptions
 
@@ -149,7 +149,7 @@ def spark_options(command: F) -> F:
 
 def _remote(context: click.Context, parameter: click.Parameter, given: str | None) -> str | None:
     if given is not None and not is_remote(given):
-        raise click.BadParameter(f"It is sc://HOST:PORT, not '{given}'.", context, parameter)
+        raise click.BadParameter(f"It is sc://HOST:PORT, not '{shown(given)}'.", context, parameter)
     return given
 
 

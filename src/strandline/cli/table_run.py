@@ -100,7 +100,7 @@ _TOO_DEAD: Final = 3
     default="5 min",
     show_default=True,
     metavar="DURATION",
-    help="How long to try again after trouble with brokers or workers.",
+    help="How long to try again after trouble with brokers or workers began.",
 )
 @click.option(
     "--dead-share",

@@ -33,19 +33,24 @@ class NoSpark(StrandlineError):
     """Spark could not be started. The sentence says why, and what to do."""
 
 
+def shown(url: str) -> str:
+    """A server's URL as sentences show it: what follows `;` may hold a token."""
+    return url.partition(";")[0]
+
+
 def check_master(master: str) -> None:
     """Raises `InvalidSetting` for what is no master."""
     if master.startswith(REMOTE):
         raise InvalidSetting(
             "master",
-            f"{master} is a server of Spark Connect, and no master: table run, rebuild, verify and "
-            "doctor take it as --remote, as does tables up. Elsewhere name the cluster itself, as "
-            "spark://HOST:7077.",
+            f"{shown(master)} is a server of Spark Connect, and no master: table run, rebuild, "
+            "verify and doctor take it as --remote, as does tables up. Elsewhere name the cluster "
+            "itself, as spark://HOST:7077.",
         )
     if _MASTERS.fullmatch(master) is None:
         raise InvalidSetting(
             "master",
-            f"master cannot be {master!r}: expected local[4] or local[*,4] (this machine), "
+            f"master cannot be {shown(master)!r}: expected local[4] or local[*,4] (this machine), "
             "local-cluster[2,1,1024], spark://HOST:7077, yarn, or k8s://https://HOST:PORT.",
         )
 

@@ -8,12 +8,13 @@ the table: runs plan their batches themselves there (`pipeline.rounds`).
 
 from __future__ import annotations
 
+import re
 import socket
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-from strandline.lakehouse.session_master import REMOTE, NoSpark
+from strandline.lakehouse.session_master import REMOTE, NoSpark, shown
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,20 +56,20 @@ def open_remote(url: str, conf: Mapping[str, str]) -> SparkSession:
         made.version  # noqa: B018 -- it is the first that is asked of the server
     except Exception as error:
         raise NoSpark(
-            f"The Connect server {url} does not give a session: {_short(error)}"
+            f"The Connect server {shown(url)} does not give a session: {_short(error, url)}"
         ) from error
     return made
 
 
 def check_listens(url: str) -> None:
     """Raises `NoSpark` within seconds, where Spark's client would try for minutes."""
-    parts = urlsplit(url)
+    parts = urlsplit(shown(url))
     try:
         port = parts.port or _PORT
         with socket.create_connection((parts.hostname or "", port), timeout=_CONNECT_S):
             return
     except (OSError, ValueError) as error:
-        raise NoSpark(f"Nothing answers at the Connect server {url}: {error}.") from error
+        raise NoSpark(f"Nothing answers at the Connect server {shown(url)}: {error}.") from error
 
 
 def has_context(spark: SparkSession) -> bool:
@@ -94,6 +95,12 @@ def parallelism(spark: SparkSession) -> int:
     return spark.sparkContext.defaultParallelism if has_context(spark) else _DEFAULT_TASKS
 
 
-def _short(error: Exception) -> str:
+def _short(error: Exception, url: str) -> str:
+    """Its first line, without what follows `;` in the URL, which Spark quotes if it is wrong."""
     text = str(error).strip()
-    return text.splitlines()[0] if text else type(error).__name__
+    if not text:
+        return type(error).__name__
+    short = text.splitlines()[0]
+    for each in re.split("[;?#]", url.partition(";")[2]):
+        short = short.replace(each, "...") if each else short
+    return short

@@ -39,6 +39,25 @@ def test_retention_overtakes_the_table(make_table: MakeTable) -> None:
     assert any("gone before the table could read them" in each for each in report.sentences())
 
 
+@pytest.mark.parametrize("table_format", ["delta", "iceberg"])
+def test_a_partition_that_was_trimmed_before_the_first_run_is_no_loss(
+    make_table: MakeTable, table_format: str
+) -> None:
+    table = make_table(partitions=2, format=table_format)
+    table.produce([(None, {"n": 0})] * 3, partition=1)
+    Admin(table.client).topics.delete_records({TopicPartition(table.topic, 1): Offset(3)})
+    table.produce([(None, {"n": 1})], partition=0)
+    table.run()
+    assert table.run().commits == 0
+    assert table.verify().is_good
+    table.produce([(None, {"n": 2})], partition=1)
+    table.run()
+    assert table.rows("n") == [(1,), (2,)]
+    report = table.verify(everything=True)
+    assert report.is_good, report
+    assert report.total(Verdict.GOOD) == 2
+
+
 def test_the_topic_is_deleted_and_made_again(
     make_table: MakeTable, new_topic: Callable[..., str]
 ) -> None:

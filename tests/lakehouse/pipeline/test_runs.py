@@ -4,15 +4,30 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from contextlib import closing
+from pathlib import Path
+from queue import SimpleQueue
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
+from pyspark.sql import SparkSession
 
 from strandline.client.admin import Admin
+from strandline.client.cluster import ClusterClient
 from strandline.client.offsets import committed_offsets
 from strandline.lakehouse.deadletters.listing import list_letters
+from strandline.lakehouse.pipeline import runner
+from strandline.lakehouse.pipeline.batches import RunContext
 from strandline.lakehouse.pipeline.errors import PipelineFailed
 from strandline.lakehouse.pipeline.events import Committed, Event, Notice
+from strandline.lakehouse.pipeline.log_facts import ask
+from strandline.lakehouse.pipeline.options import RunOptions
 from strandline.lakehouse.pipeline.publishing import group_of
+from strandline.lakehouse.pipeline.query import Attempt
+from strandline.lakehouse.pipeline.rounds import Rounds, RoundsQuery
+from strandline.lakehouse.pipeline.runner import Runner, StopRequest
+from strandline.lakehouse.pipeline.start_offsets import start_offsets
 from strandline.lakehouse.tables.committing import CommitResult
 from strandline.lakehouse.tables.definition import LATE
 from strandline.lakehouse.tables.errors import FencedWriter
@@ -21,10 +36,12 @@ from strandline.lakehouse.tables.maintenance import CompactionResult
 from strandline.lakehouse.tables.store import TableStore, open_store
 from strandline.lakehouse.tables.written import TaskWrite
 from strandline.lakehouse.verify.report import Verdict
+from strandline.testing import Cluster
 from strandline.types import TopicPartition
 from tests.faults.processes import until
 from tests.lakehouse.conftest import KAFKA_CONNECTOR_JARS
 from tests.lakehouse.pipeline.conftest import Stop, TableUnderTest
+from tests.lakehouse.tables.table_world import TableWorld
 
 MakeTable = Callable[..., TableUnderTest]
 HOUR = 3_600_000
@@ -136,6 +153,90 @@ def test_trouble_is_told_once_for_as_long_as_it_is_the_same(make_table: MakeTabl
     [told] = table.told
     assert isinstance(told, Notice)
     assert told.sentence.endswith("Going on from the table's frontier.")
+
+
+class Trouble:
+    """Queries of a run that has no Spark: how long each of them lasts before it fails."""
+
+    def __init__(self, lasting_s: Sequence[float], stop: Stop) -> None:
+        self.now_s = 0.0
+        self.left = list(lasting_s)
+        self._stop = stop
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+    def sleep(self, seconds: float) -> None:
+        self.now_s += seconds
+
+    def awaitTermination(self, timeout: float) -> bool:  # noqa: N802 -- Spark's name
+        if not self.left:
+            self._stop.is_set = True
+            return False
+        self.sleep(timeout)
+        self.left[0] -= timeout
+        if self.left[0] <= 0:
+            del self.left[0]
+            raise ConnectionError("A hiccup.")
+        return False
+
+
+@pytest.mark.parametrize(
+    ("lasting_s", "has_everything", "ends"),
+    [
+        pytest.param([3600], True, True, id="one after a quiet hour"),
+        pytest.param([3600, 3600, 3600], True, True, id="one an hour"),
+        pytest.param([3600, 400], False, False, id="something is missing all the time"),
+        pytest.param([1] * 400, True, False, id="no query lasts"),
+    ],
+)
+def test_patience_counts_from_the_first_trouble_since_all_was_well(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    lasting_s: Sequence[float],
+    has_everything: bool,
+    ends: bool,
+) -> None:
+    stop = Stop()
+    trouble = Trouble(lasting_s, stop)
+    monkeypatch.setattr(runner, "time", trouble)
+
+    class Hiccups(Runner):
+        def _one_query(self, stop: StopRequest, *, available_now: bool, is_last: bool) -> None:
+            attempt = cast("Attempt", SimpleNamespace(batches=self._batches, is_busy=False))
+            self._follow(cast("RoundsQuery", trouble), attempt, stop, is_last=False)
+
+        _batches = SimpleNamespace(events=SimpleQueue(), commits=0)
+
+        def _has_everything(self) -> bool:
+            return has_everything or stop.is_set
+
+    spec = TableWorld(tmp_path / "t").spec
+    options = RunOptions(bootstrap="127.0.0.1:1", patience_s=300.0)
+    context = RunContext(cast("SparkSession", None), spec, open_store(spec), options)
+    run = Hiccups(context, lambda event: None, renew=lambda is_stuck: None)
+    if ends:
+        run.run(stop)
+    else:
+        with pytest.raises(PipelineFailed, match="not brought further: A hiccup"):
+            run.run(stop)
+        assert trouble.now_s > 300
+
+
+def test_a_partition_that_is_added_as_a_query_begins_is_met_with_another(
+    cluster: Cluster, client: ClusterClient, new_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    """Of Spark Connect: between the run's look at the topics and that of its query."""
+    topic = new_topic()
+    spec = TableWorld.spec_in(tmp_path / "t", topics=(topic,))
+    options = RunOptions(bootstrap=cluster.bootstrap_servers)
+    store = open_store(spec, create=True)
+    context = RunContext(cast("SparkSession", None), spec, store, options)
+    begin = start_offsets({}, ask(context.reading, spec.topics, {}), accepts_loss=False)
+    Admin(client).topics.add_partitions(topic, 2)
+    query = Rounds(context, begin).start(available_now=True)
+    with closing(query._planner), pytest.raises(PipelineFailed, match="partitions changed"):
+        until(lambda: query.awaitTermination(0.1), "another look at the partitions", seconds=30)
 
 
 def test_a_partition_is_added(make_table: MakeTable) -> None:

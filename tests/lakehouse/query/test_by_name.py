@@ -21,6 +21,7 @@ from strandline.lakehouse.query.filters import expression_of
 from strandline.lakehouse.tables.definition import parse_partitioning
 from strandline.lakehouse.tables.errors import TableMissing
 from strandline.lakehouse.tables.spec import save_spec
+from strandline.lakehouse.tables.store import TableStore
 from tests.lakehouse.tables.table_world import TableWorld
 
 
@@ -54,6 +55,22 @@ def test_rows_of_a_moment(tmp_path: Path, table_format: str) -> None:
         table.to_arrow(commit=9)
     with pytest.raises(InvalidSetting, match="has no column 'm'"):
         table.to_arrow(["m"])
+
+
+def test_since_the_beginning_is_refused_when_the_first_commits_are_not_known_any_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orders(tmp_path)
+    table = strandline.open_table("orders", tmp_path)
+    assert sorted(table.to_arrow(["n"], since=0)["n"].to_pylist()) == [1, 2, 3, 4]
+    history = TableStore.history
+    for known in (2, 0):
+        with monkeypatch.context() as patched:
+            patched.setattr(TableStore, "history", lambda store, n=known: history(store)[:n])
+            with pytest.raises(InvalidSetting, match=r"no commit 1, or none any more\."):
+                table.to_arrow(since=0)
+    save_spec(TableWorld(tmp_path / "new", name="new").spec)
+    assert strandline.open_table("new", tmp_path).to_arrow(since=0).num_rows == 0
 
 
 def test_a_table_is_found_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,6 +137,13 @@ def test_filters_mean_what_they_mean_to_spark(tmp_path: Path) -> None:
         EqualTo(("n",), "x"),
     ):
         assert expression_of(left_to_spark, schema) is None, left_to_spark
+
+
+def test_a_null_is_in_no_list() -> None:
+    rows = ds.dataset(pa.table({"n": [1, None, 2]}))
+    for listed, found in (((1, None), [1]), ((None,), []), ((2, 1), [1, 2])):
+        wanted = expression_of(In(("n",), listed), rows.schema)
+        assert rows.to_table(filter=wanted)["n"].to_pylist() == found, listed
 
 
 def test_spark_reads_a_table_by_its_name(spark: SparkSession, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from uuid import UUID
 import pyarrow as pa
 import pytest
 
+from strandline.client.aborted import AbortedFilter
 from strandline.client.admin import Admin
 from strandline.client.cluster import ClusterClient
 from strandline.client.producer import Producer, ProducerSettings
@@ -22,6 +23,7 @@ from strandline.lakehouse.reading.errors import (
     ReadError,
     TopicReplaced,
 )
+from strandline.lakehouse.reading.fetches import RangeFetches
 from strandline.lakehouse.reading.ranges import OffsetRange, RangeReader, read_range
 from strandline.lakehouse.reading.settings import ReadSettings
 from strandline.records.codec import Codec
@@ -108,6 +110,31 @@ def test_records_that_were_deleted_are_an_error_that_says_so(
     gone = raised.value
     assert (gone.partition, gone.offset, gone.log_start, gone.log_end) == (at, 10, 40, 100)
     assert offsets(read_range(settings, planned(topic, 40, 100))) == list(range(40, 100))
+
+
+def test_what_was_read_before_a_loss_is_handed_out(
+    cluster: Cluster, client: ClusterClient, new_topic: NewTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Records are deleted when the first of them have been fetched, and fill no batch yet."""
+    topic = new_topic()
+    produce(client, topic, 500, size=300)
+    settings = ReadSettings(bootstrap=cluster.bootstrap_servers, fetch_bytes=8192)
+    next_answer, answers = RangeFetches.next_answer, 0
+
+    def deleting(fetches: RangeFetches) -> tuple[memoryview, AbortedFilter | None]:
+        nonlocal answers
+        answers += 1
+        if answers == 4:
+            Admin(client).topics.delete_records({TopicPartition(topic, 0): Offset(400)})
+            fetches._pending = None  # the fetch that was sent ahead
+        return next_answer(fetches)
+
+    monkeypatch.setattr(RangeFetches, "next_answer", deleting)
+    found: list[pa.RecordBatch] = []
+    with pytest.raises(RangeGone) as raised:
+        found.extend(read_range(settings, planned(topic, 0, 500)))
+    assert 0 < raised.value.offset < 400
+    assert offsets(found) == list(range(raised.value.offset))
 
 
 def test_records_that_never_were_are_an_error(

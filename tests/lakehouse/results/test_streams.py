@@ -135,6 +135,34 @@ def run(rows: DataFrame, mode: str, table_format: str, table: Path, checkpoint: 
     query.awaitTermination()
 
 
+def test_a_batch_that_spark_finds_empty_as_it_plans(spark: SparkSession, tmp_path: Path) -> None:
+    """No task runs for it; it is a commit of its query all the same."""
+    source, table, checkpoint = tmp_path / "source", tmp_path / "counts", tmp_path / "checkpoint"
+    sink = strandline.TableSink({"path": str(table), "keys": "id"})
+    spark.range(1).write.parquet(str(source))
+
+    def count_large(rows: DataFrame, batch_id: int) -> None:
+        counted = rows.where("id > 5").groupBy("id").count()
+        sink(counted, batch_id)
+
+    adapts = "spark.sql.adaptive.enabled"
+    before = spark.conf.get(adapts)
+    spark.conf.set(adapts, "true")  # as a plain session of Spark's has it
+    try:
+        for ids in (range(1), range(6, 8)):
+            spark.range(ids.start, ids.stop).write.mode("append").parquet(str(source))
+            writer = spark.readStream.schema("id long").parquet(str(source)).writeStream
+            writer = writer.option("checkpointLocation", str(checkpoint))
+            query = writer.trigger(availableNow=True).foreachBatch(count_large).start()
+            query.awaitTermination()
+    finally:
+        spark.conf.set(adapts, str(before))
+    store = open_store(load_spec(table))
+    assert sorted(store.dataset().to_table()["id"].to_pylist()) == [6, 7]
+    assert len({each.query_id for each in store.history()}) == 1
+    assert check(table, checkpoint) == 2
+
+
 def test_a_driver_that_is_killed_at_a_commit(
     spark: SparkSession, cluster: Cluster, client: ClusterClient, topic: str, tmp_path: Path
 ) -> None:

@@ -13,12 +13,14 @@ import pytest
 from pyspark.sql.datasource import CaseInsensitiveDict, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 
+from strandline.client.aborted import AbortedFilter
 from strandline.client.admin import Admin
 from strandline.client.clock import SystemClock
 from strandline.client.cluster import ClusterClient
 from strandline.client.producer import Producer
 from strandline.errors import InvalidSetting, ProtocolError
 from strandline.lakehouse.format import StrandlineDataSource, StreamReader
+from strandline.lakehouse.reading.fetches import RangeFetches
 from strandline.lakehouse.source.losses import DataLost
 from strandline.lakehouse.source.options import parse_options
 from strandline.lakehouse.source.planner import StreamPlanner, Wait
@@ -305,6 +307,33 @@ def test_a_log_that_was_cut_and_written_anew_is_noticed(strandline_cluster: Clus
         (planned,) = reader.partitions(start, end)
         with pytest.raises(DataLost, match="cut and written again"):
             _read(reader, planned)
+
+
+def test_a_task_reads_what_is_before_a_loss_and_behind_it(
+    source: Callable[..., StrandlineDataSource],
+    new_topic: NewTopic,
+    write: Write,
+    client: ClusterClient,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Records 5 to 7 go when the task has fetched those before them."""
+    topic = new_topic()
+    write(topic, 5)
+    write(topic, 5)
+    next_answer = RangeFetches.next_answer
+
+    def deleting(fetches: RangeFetches) -> tuple[memoryview, AbortedFilter | None]:
+        if fetches.next_offset == 5:
+            monkeypatch.undo()
+            Admin(client).topics.delete_records({TopicPartition(topic, 0): Offset(8)})
+            fetches._pending = None  # the fetch that was sent ahead
+        return next_answer(fetches)
+
+    monkeypatch.setattr(RangeFetches, "next_answer", deleting)
+    # A broker sends one batch at least, however little is asked for.
+    options = {"kafka.max.partition.fetch.bytes": "1", "failOnDataLoss": "false"}
+    found = batch(source(subscribe=topic, **options))
+    assert found == [(topic, 0, [0, 1, 2, 3, 4, 8, 9])]
 
 
 def test_what_retention_or_a_deletion_took_is_never_passed_in_silence(

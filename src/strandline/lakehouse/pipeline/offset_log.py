@@ -77,13 +77,21 @@ def ends_at(positions: Positions) -> dict[TopicPartition, End]:
 def ranges_between(
     starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, End]
 ) -> tuple[OffsetRange, ...]:
-    """What lies between; a partition that has just appeared begins at its first record."""
-    found = []
-    for partition, end in sorted(ends.items()):
-        start = starts.get(partition, 0) if end.begin is None else end.begin
+    """What lies between; a partition that has just appeared begins at its first record.
+
+    Beside records stand empty ranges of partitions that have none, but begin behind 0: a table that
+    never noted where they begin would miss their first offsets. It drops those that it has.
+    """
+    found, quiet = [], []
+    for partition, end in ends.items():
+        # A position says from where its step read until the next one: that may be in the table.
+        start = max(starts.get(partition, 0), end.begin or 0)
+        each = OffsetRange(*partition, start, end.offset, end.leader_epoch, end.topic_id)
         if start < end.offset:
-            found.append(OffsetRange(*partition, start, end.offset, end.leader_epoch, end.topic_id))
-    return tuple(found)
+            found.append(each)
+        elif 0 < start == end.offset:
+            quiet.append(each)
+    return tuple(sorted(found + quiet)) if found else ()
 
 
 def _text(topic_id: TopicId | None) -> str:

@@ -42,7 +42,7 @@ class RunOptions:
     dead_share: float = 0.01
     """Of the records of a commit, what more dead letters than this are told at the run's end."""
     patience_s: float = 300.0
-    """How long trouble is met with another attempt, after the last commit."""
+    """How long trouble is met with another attempt, counted from the first since all was well."""
 
     def __post_init__(self) -> None:
         if self.vacuum_ms is None:

@@ -16,6 +16,7 @@ import time
 from dataclasses import dataclass, field
 
 from strandline.client.clock import SystemClock
+from strandline.errors import InvalidSetting
 from strandline.lakehouse.pipeline.batches import Batches, RunContext
 from strandline.lakehouse.pipeline.errors import PipelineFailed
 from strandline.lakehouse.pipeline.offset_log import ends_at
@@ -87,7 +88,11 @@ class RoundsQuery:
 
     def _next_round(self) -> bool:
         if self._reached is None:
-            self._reached = self._planner.initial()
+            try:
+                self._reached = self._planner.initial()
+            except InvalidSetting as refused:
+                # The run names all partitions that it saw just before: there are others now.
+                raise PipelineFailed("A topic's partitions changed as a query began.") from refused
             if self._available_now:
                 self._planner.stop_at_present_end()
         end = self._planner.latest(self._reached, at_most=self._at_most, wait=None)

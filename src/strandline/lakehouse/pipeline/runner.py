@@ -63,6 +63,8 @@ _TROUBLE: Final = (
     PipelineFailed,
     RegistryDown,
 )
+_LASTS_S: Final = 10.0
+"""A query that was followed for so long did not fail at its start."""
 _STUCK: Final = 3
 """So many attempts in a row that Spark failed: it may be Spark itself that is in no good state. It
 remembers for good, for instance, that it could not look up formats when a worker was killed."""
@@ -101,7 +103,9 @@ class Runner:
         self._failures = 0
         """Of Spark, in a row."""
         self._trouble = ""
-        """What was told last, if no commit came since."""
+        """What was told last, if all has not been well since."""
+        self._trouble_s: float | None = None
+        """When trouble began; None while all is well. A topic may be quiet for any time before."""
         self._healer = self._made_healer()
         self._keeper = Keeper(self._store_beside(), context.options, tell)
         bootstrap = context.options.bootstrap
@@ -144,19 +148,17 @@ class Runner:
 
     def _run(self, stop: StopRequest) -> None:
         once = self._context.options.once
-        good_s = time.monotonic()
         while True:
             was_set = stop.is_set
-            commits = self._commits
             try:
                 self._ensure_spark()
                 self._one_query(stop, available_now=once or was_set, is_last=was_set)
             except _TROUBLE as error:
-                if self._commits > commits:
-                    good_s = time.monotonic()
+                if self._trouble_s is None:
+                    self._trouble_s = time.monotonic()
                 if (
                     was_set
-                    or time.monotonic() - good_s > self._context.options.patience_s
+                    or time.monotonic() - self._trouble_s > self._context.options.patience_s
                     or (self._renew is None and is_lost(self._context.spark))
                 ):
                     raise _given_up(error) from error
@@ -172,7 +174,7 @@ class Runner:
                 return
 
     def _tell_trouble(self, sentence: str) -> None:
-        """Once, however often it repeats before a commit."""
+        """Once, however often it repeats before all is well."""
         if sentence != self._trouble:
             self._tell(Notice(f"{sentence} Going on from the table's frontier."))
         self._trouble = sentence
@@ -253,6 +255,7 @@ class Runner:
         is_last: bool,
     ) -> None:
         """Wait for the end of a query, or for the moment to end it between two batches."""
+        look_s = time.monotonic() + _LASTS_S
         try:
             # It raises what ended the query. Fractions of a second are taken, if not announced.
             while not query.awaitTermination(_LOOK_S):  # type: ignore[arg-type]
@@ -261,6 +264,10 @@ class Runner:
                 self._keeper.maybe_compact()
                 if not self._context.options.once:
                     self._keeper.maybe_keep()
+                if self._trouble_s is not None and time.monotonic() >= look_s:
+                    look_s = time.monotonic() + _LASTS_S
+                    if self._has_everything():  # no commit will come to say that it is over
+                        self._all_is_well()
                 is_enough = attempt.batches.commits > 0 if is_last else stop.is_set
                 if is_enough and not attempt.is_busy:
                     return
@@ -280,7 +287,7 @@ class Runner:
     def _counted(self, event: Committed) -> Committed:
         self._commits += 1
         self._keeper.committed(event.sequence)
-        self._trouble, self._failures = "", 0
+        self._all_is_well()
         self._rows += event.rows
         self._dead += event.dead_letters
         records = event.rows + event.late_rows + event.dropped + event.dead_letters
@@ -289,6 +296,9 @@ class Runner:
             self._frontier[each.topic_partition] = Offset(each.end)
         self._publisher.publish(self._frontier)
         return replace(event, lag=self._lag())
+
+    def _all_is_well(self) -> None:
+        self._trouble, self._trouble_s, self._failures = "", None, 0
 
     def _has_everything(self) -> bool:
         """Whether a last batch would be empty."""

@@ -76,8 +76,9 @@ def start_offsets(
         if frontier is not None:
             reached = frontier.end
         else:
-            # A table begins where the logs begin; a partition that was added later, at its first
-            # record: what is already gone from it was never seen.
+            # A table begins where the logs begin, which its first commit notes of all partitions
+            # (`ranges_between`); one that was added later begins at its first record: what is
+            # already gone from it was never seen.
             reached = 0 if partition.topic in known_topics else first
         if first > reached:
             lost.append(

@@ -49,7 +49,9 @@ def expression_of(given: Filter, columns: pa.Schema) -> Any | None:
         return None
     try:
         if isinstance(given, In):
-            return field.isin(pa.array(list(given.value), kind))
+            # To Spark a null is in no list; to pyarrow it is in one that has a null.
+            listed = [each for each in given.value if each is not None]
+            return field.isin(pa.array(listed, kind))
         if isinstance(given, StringStartsWith) and pa.types.is_string(kind):
             return pc.starts_with(field, given.value)
         compare = _COMPARING.get(type(given))

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from strandline.errors import InvalidSetting
 from strandline.lakehouse.locations import stores
 from strandline.lakehouse.locations.location import Location
+from strandline.lakehouse.tables import marks
 from strandline.lakehouse.tables.backend import Snapshot
 from strandline.lakehouse.tables.history import CommitRecord
 from strandline.lakehouse.tables.identity import OffsetRange
@@ -44,12 +45,16 @@ def scan_of(store: TableStore, *, commit: int | None = None, since: int | None =
             f"The table {store.spec.name} has the results of queries, whose rows do not say which "
             "commit they came with: since is for tables of topics.",
         )
-    history = store.history() if commit is not None or since is not None else []
-    snapshot = store.snapshot_at(None if commit is None else _of(history, commit).version)
+    if commit is None:
+        snapshot = store.snapshot_at(None)  # before the history, which then has all of its commits
+        history = [] if since is None else store.history()
+    else:
+        history = store.history()
+        snapshot = store.snapshot_at(_of(history, commit).version)
     rows = None
     if since is not None:
-        if since and since not in {each.sequence for each in history}:
-            _of(history, since)
+        if since or snapshot.mark(marks.SEQUENCE):
+            _of(history, since or 1)  # since 0 is all that came: from the first commit on
         later = [
             each
             for record in history

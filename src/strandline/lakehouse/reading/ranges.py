@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from strandline.client.cluster import ClusterClient
 from strandline.lakehouse.decode.decoder import Decoder
+from strandline.lakehouse.reading.errors import EpochDiverged, RangeGone, TopicReplaced
 from strandline.lakehouse.reading.fetches import RangeFetches
 from strandline.lakehouse.reading.settings import OffsetRange, ReadSettings
 from strandline.records.columns import LEADER_EPOCH_MAX, BuilderLimits
@@ -46,7 +47,9 @@ class RangeReader:
     def read(self, planned: OffsetRange) -> Iterator[pa.RecordBatch]:
         """The rows of the range in the order of their offsets, in the schema of `kafka_schema`.
 
-        Raises `ReadError`, `CorruptRecords` and `ProtocolError`; what was yielded before is right.
+        Raises `ReadError`, `CorruptRecords` and `ProtocolError`; what was yielded before is right,
+        and where the log lost records (`RangeGone`, `TopicReplaced`, `EpochDiverged`), it is all
+        that came before them.
         """
         settings = self._settings
         decoder = Decoder(
@@ -63,9 +66,14 @@ class RangeReader:
             ),
         )
         fetches = RangeFetches(self._cluster, settings, planned)
-        while not decoder.is_complete:
-            buffer, aborted = fetches.next_answer()
-            yield from decoder.feed(buffer, aborted)
+        try:
+            while not decoder.is_complete:
+                buffer, aborted = fetches.next_answer()
+                yield from decoder.feed(buffer, aborted)
+        except (RangeGone, TopicReplaced, EpochDiverged):
+            # A caller may go on behind what is gone: what came before it is not.
+            yield from decoder.finish()
+            raise
         yield from decoder.finish()
 
 

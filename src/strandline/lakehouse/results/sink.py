@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
@@ -27,10 +27,14 @@ from strandline.lakehouse.results.format import query_of, writes_of
 from strandline.lakehouse.results.making import ready
 from strandline.lakehouse.results.options import parse_options
 from strandline.lakehouse.results.task import Written, write_rows
+from strandline.lakehouse.session_remote import has_context
 from strandline.lakehouse.tables.definition import TableSpec
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
+
+_QUERY: Final = "sql.streaming.queryId"
+"""The property that tasks look at, too."""
 
 
 class TableSink:
@@ -50,7 +54,12 @@ class TableSink:
     def __call__(self, rows: DataFrame, batch_id: int) -> None:
         """Write a batch, unless the table has it. Raises `TableError`, and `UnfitRows` when the
         rows do not fit the table."""
-        self._write(rows, lambda messages: Batch(query_of(messages), batch_id, replaces=False))
+
+        def batch_of(messages: list[Written]) -> Batch:
+            query_id = "" if messages else _query_of_thread(rows.sparkSession)
+            return Batch(query_id or query_of(messages), batch_id, replaces=False)
+
+        self._write(rows, batch_of)
 
     def save(self, rows: DataFrame, *, overwrite: bool = False) -> None:
         """Write rows in one commit, beside those that are there, by their keys if the table has
@@ -68,6 +77,14 @@ class TableSink:
         ]
         committer = ResultCommitter(store, self._options, carrier_of(rows.sparkSession))
         committer.commit(batch_of(messages), writes_of(messages))
+
+
+def _query_of_thread(spark: SparkSession) -> str:
+    """As the driver knows it: no task runs for a batch that Spark finds empty as it plans. Empty if
+    this is no driver, or no thread of a query's."""
+    if not has_context(spark):
+        return ""
+    return spark.sparkContext.getLocalProperty(_QUERY) or ""
 
 
 def _writing(
