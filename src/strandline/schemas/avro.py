@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import json
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from strandline.errors import InvalidSetting
@@ -40,7 +40,11 @@ do not go together."""
 
 
 class AvroSchema:
-    """A schema, ready to read values with."""
+    """A schema, ready to read values with.
+
+    `document` is its JSON with all names in full, where a type that was told before stands as its
+    name; `named` has the types by their names, also those of other schemas.
+    """
 
     def __init__(self, text: str, references: Sequence[str] = ()) -> None:
         """Parse the schema's JSON; raises `BadSchema`.
@@ -51,20 +55,22 @@ class AvroSchema:
         document = _document(text)
         try:
             others = [fastavro.parse_schema(_document(each), named) for each in references]
-            self._parsed = fastavro.parse_schema(document, named)
+            self.document: Any = fastavro.parse_schema(document, named)
         except _UNUSABLE as error:
             raise BadSchema(f"The Avro schema cannot be read: {_said(error)}.") from None
-        self._walk = compile_walk(self._parsed, named, others)
+        self.named: Mapping[str, Any] = named
+        self._walk = compile_walk(self.document, named, others)
 
     def read(self, payload: bytes, limits: Limits, into: AvroSchema | None = None) -> object:
         """The value, resolved to the schema `into` if that is another; raises `Unreadable`.
 
-        Records and maps become dicts, arrays lists, logical types what Python has for them.
+        Records and maps become dicts, arrays lists, logical types what Python has for them, but for
+        a `uuid`, which stays the text that was sent.
         """
         walk(payload, self._walk, limits)
-        reader = None if into is None or into is self else into._parsed
+        reader = None if into is None or into is self else into.document
         try:
-            value: object = fastavro.schemaless_reader(io.BytesIO(payload), self._parsed, reader)
+            value: object = fastavro.schemaless_reader(io.BytesIO(payload), self.document, reader)
         except _UNREADABLE as error:
             raise Unreadable(
                 f"The value does not follow its Avro schema: {_said(error)}."
@@ -73,7 +79,10 @@ class AvroSchema:
 
 
 def _document(text: str) -> Any:
-    """The JSON of a schema, when nothing in it is too deep or meant for fastavro only."""
+    """The JSON of a schema, when nothing in it is too deep or meant for fastavro only.
+
+    It has no logical type `uuid`: fastavro would refuse texts that are none, and write others anew.
+    """
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -85,6 +94,8 @@ def _document(text: str) -> Any:
             if isinstance(each, dict):
                 if not _MARKS.isdisjoint(each):
                     raise BadSchema("The Avro schema claims to be checked already.")
+                if each.get("logicalType") == "uuid":
+                    del each["logicalType"]
                 below += each.values()
             elif isinstance(each, list):
                 below += each

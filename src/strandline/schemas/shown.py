@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import datetime
 import json
-import uuid
 from decimal import Decimal
 
 
@@ -25,7 +24,5 @@ def plain(value: object) -> str:
             return f"{value:f}"
         case datetime.datetime() | datetime.date() | datetime.time():
             return value.isoformat()
-        case uuid.UUID():
-            return str(value)
         case _:
             raise TypeError(f"{type(value).__name__} is no type of a decoded value.")

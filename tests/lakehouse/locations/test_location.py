@@ -26,6 +26,8 @@ from strandline.lakehouse.locations.location import Location
         ("hdfs://head:8020/x", "hdfs://head:8020/x"),
         ("file:///a%20b", "/a b"),
         ("/a b", "/a b"),
+        ("/ä é/[x]+&='", "/ä é/[x]+&='"),
+        ("/of/earlier/releases/C#/100%/why?", "/of/earlier/releases/C#/100%/why?"),
     ],
 )
 def test_addresses(given: str, means: str) -> None:
@@ -33,6 +35,12 @@ def test_addresses(given: str, means: str) -> None:
     assert str(place) == means
     assert Location.parse(str(place)) == place
     assert Location.parse(place.uri) == place
+
+
+def test_readers_take_what_stands_behind_the_scheme_as_it_is() -> None:
+    assert Location.parse("/my läke/t").uri == "file:///my läke/t"
+    assert Location.parse("s3://lake/a b").uri == "s3://lake/a b"
+    assert Location.parse("/of/earlier/C#").uri == "file:///of/earlier/C%23", "it has files so"
 
 
 @pytest.mark.parametrize(

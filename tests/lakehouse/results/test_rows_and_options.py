@@ -72,6 +72,19 @@ def test_a_column_that_is_called_as_one_of_records(tmp_path: Path, name: str) ->
     assert world.rows() == [(7,)]
 
 
+def test_a_column_that_is_called_like_the_tables_division(options: dict[str, str]) -> None:
+    """Delta would put the division in its place."""
+    schema = {"city": pa.string(), "at": pa.timestamp("us", "UTC")}
+    world = ResultWorld(**options, partition_by="day(at)")
+    world.batch("q", 0, [("B", 0)], schema=schema)
+    with pytest.raises(UnfitRows, match="divided by what it calls at_day, and the rows have a col"):
+        world.task([("B", 0, "x")], schema={**schema, "At_Day": pa.string()})
+    assert len(world.rows()) == 1
+    other = ResultWorld(**{**options, "path": "other"}, partition_by="day(at)")
+    with pytest.raises(InvalidSetting, match="makes a column at_day, and the rows have one"):
+        other.task([("B", 0, "x")], schema={**schema, "At_Day": pa.string()})
+
+
 def test_a_table_that_keeps_its_columns(options: dict[str, str]) -> None:
     world = ResultWorld(**options, evolve="false")
     world.batch("q", 0, [("B", 1)])

@@ -10,7 +10,9 @@ import pytest
 from deltalake import DeltaTable
 from pyiceberg.table import StaticTable
 
+from strandline.errors import InvalidSetting
 from strandline.lakehouse.deadletters.listing import list_letters
+from strandline.lakehouse.tables.definition import division_names, parse_partitioning
 from strandline.lakehouse.tables.names import FIRST, NAMES, RESERVED_BY_ENGINES
 from tests.lakehouse.tables.conftest import MakeTable
 from tests.lakehouse.tables.table_world import TableWorld
@@ -36,6 +38,44 @@ def test_a_field_with_such_a_name_is_a_dead_letter_and_its_neighbours_are_rows(
     assert (letter.offset, letter.error_class) == (1, "UnknownField")
     assert repr(field) in letter.error
     assert table.rows()[1]["o"] == {field: 5}, "within an object no engine minds"
+
+
+@pytest.mark.parametrize(
+    ("division", "field"),
+    [
+        ("day(t)", {"t_day": "Monday"}),
+        ("hour(t)", {"t_hour": "10"}),
+        ("month(t)", {"T_Month": 1}),
+        ("year(t)", {"t_year": 2013}),
+        ("bucket(4, k)", {"k_bucket": 7}),
+        ("truncate(2, k)", {"k_trunc": "zz"}),
+    ],
+)
+def test_a_field_called_like_the_tables_division_is_a_dead_letter(
+    make_table: MakeTable, division: str, field: dict[str, object]
+) -> None:
+    """Delta would put the division in its place, Iceberg would take no such column."""
+    columns = {"t": "timestamp", "k": "string"}
+    table = make_table(columns=columns, partition_by=parse_partitioning(division))
+    table.batch("q", 0, [{"t": 0, "k": "a"}, {"t": 0, "k": "a", **field}, {"o": field}])
+    assert (table.offsets(), table.letters()) == ([0, 2], [1])
+    with pytest.raises(InvalidSetting, match="one of the table's own columns"):
+        TableWorld.spec_in(
+            table.spec.place.local,
+            columns={**columns, **dict.fromkeys(field, "string")},
+            partition_by=parse_partitioning(division),
+        )
+
+
+def test_what_a_transform_takes_in_may_be_called_like_a_division(tmp_path: Path) -> None:
+    spec = TableWorld.spec_in(
+        tmp_path,
+        columns={"t": "timestamp"},
+        partition_by=parse_partitioning("day(t)"),
+        select="select * from batch",
+    )
+    assert "t_day" not in spec.reserved
+    assert division_names(spec) == {"t_day"}
 
 
 @pytest.mark.parametrize("field", ["_deleted", "deleted", "_topic", "_key"])

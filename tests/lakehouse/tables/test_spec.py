@@ -45,6 +45,17 @@ def test_a_definition_is_read_back_as_it_was_written(tmp_path: Path) -> None:
         load_spec(tmp_path / "other")
 
 
+@pytest.mark.parametrize("name", ["C#", "why?", "100%", "a%20b", "a\nb"])
+def test_no_table_is_made_in_a_path_that_readers_take_for_another(
+    tmp_path: Path, name: str
+) -> None:
+    spec = full(str(tmp_path / name / "flights"))
+    with pytest.raises(InvalidSetting, match="readers of tables take %, #") as caught:
+        save_spec(spec)
+    assert caught.value.name == "location"
+    assert not (tmp_path / name).exists()
+
+
 def test_a_definition_that_was_moved_knows_where_it_is(tmp_path: Path) -> None:
     spec = full(str(tmp_path / "flights"))
     save_spec(spec)

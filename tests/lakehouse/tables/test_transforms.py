@@ -23,7 +23,8 @@ from strandline.lakehouse.tables.definition import parse_partitioning
 from strandline.lakehouse.tables.transforms import Transform, TransformKind, parse_transform
 from strandline.lakehouse.tables.types import TIMESTAMP
 
-TIMES = st.datetimes(datetime.datetime(1000, 1, 1), datetime.datetime(3000, 1, 1))  # noqa: DTZ001 - made aware below
+TIMES = st.datetimes()
+"""Made aware below."""
 LONGS = st.integers(10 - (1 << 63), (1 << 63) - 1)
 """Without those whose floor to a width of 10 needs more than 64 bits: there, Java wraps as well."""
 SOURCES: dict[str, tuple[pa.DataType, IcebergType, st.SearchStrategy[object]]] = {
@@ -89,6 +90,26 @@ def test_what_delta_shows_is_read_back(source: str, word: str) -> None:
         assert transform.from_shown(read) == made
 
     check()
+
+
+@pytest.mark.parametrize(
+    ("word", "shown"),
+    [
+        ("year", ["1", "9999", None]),
+        ("month", ["0001-01", "9999-12", None]),
+        ("day", ["0001-01-01", "9999-12-31", None]),
+        ("hour", ["0001-01-01-00", "9999-12-31-23", None]),
+    ],
+)
+def test_times_beyond_the_calendar_lie_with_its_first_and_its_last(
+    word: str, shown: list[str | None]
+) -> None:
+    """Rows that Spark made may have such, of which Python knows none."""
+    transform = ours(word)
+    values = transform.apply(
+        pa.array([-(1 << 63), (1 << 63) - 1, None], pa.int64()).cast(TIMESTAMP)
+    )
+    assert [transform.shown(value, TIMESTAMP) for value in values.to_pylist()] == shown
 
 
 def _bare(kind: pa.DataType) -> pa.DataType:

@@ -12,12 +12,14 @@ from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from click.testing import CliRunner
 from deltalake import DeltaTable
 
 from strandline.cli.main import cli
+from strandline.lakehouse.locations.location import Location
 from strandline.lakehouse.tables import upgraded, upgrading
 from strandline.lakehouse.tables.committing import COMMITTED, REPLAYED
 from strandline.lakehouse.tables.definition import DEAD_LETTERS, LATE, UPGRADE_FILE, TableSpec
@@ -53,6 +55,25 @@ def places(store: TableStore, side: str | None = None) -> list[int]:
     return sorted(
         row[store.spec.names.offset] for row in store.dataset(side).to_table().to_pylist()
     )
+
+
+@pytest.mark.parametrize("name", ["my lake", "C#"])
+def test_iceberg_of_an_earlier_release_goes_on_where_its_path_was_escaped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Its metadata stays where it is, beside the table, and names files in both ways."""
+    with monkeypatch.context() as earlier:
+        earlier.setattr(Location, "uri", property(lambda place: f"file://{quote(place.path)}"))
+        table = TableWorld(tmp_path / name / "t", format="iceberg")
+        table.batch("q", 0, [{"a": 1}, b"bad"])
+    table.reopen()
+    table.batch("q", 1, [{"a": 2}, b"bad"], start=2)
+    table.reopen()
+    assert (table.offsets(), table.letters()) == ([0, 2], [1, 3])
+    assert table.store.compact(min_files=2).files_before == 4
+    table.reopen()
+    table.store.vacuum(now_ms=10**15, older_than_ms=0)
+    assert (table.offsets(), table.letters()) == ([0, 2], [1, 3])
 
 
 def check_whole(directory: Path) -> TableStore:

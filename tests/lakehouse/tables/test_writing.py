@@ -10,10 +10,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from strandline.lakehouse.deadletters.listing import list_letters
 from strandline.lakehouse.locations.location import Location
 from strandline.lakehouse.tables import files as files_module
-from strandline.lakehouse.tables.definition import parse_partitioning
+from strandline.lakehouse.tables.definition import DEAD_LETTERS, parse_partitioning
 from strandline.lakehouse.tables.files import PartitionedFiles
+from strandline.lakehouse.tables.identity import BatchIdentity, OffsetRange
+from strandline.lakehouse.tables.names import TIMESTAMP
 from strandline.lakehouse.tables.transforms import parse_transform
 from strandline.lakehouse.tables.writing import BatchWriter
 from strandline.lakehouse.tables.written import OffsetsIn, TaskWrite
@@ -159,6 +162,122 @@ def test_statistics_are_what_the_delta_protocol_asks(tmp_path: Path) -> None:
     assert stats["nullCount"]["nothing"] == 3
     assert stats["nullCount"]["nested"] == {"x": 1}
     assert "several" not in stats["nullCount"], "elements of lists have no bounds"
+
+
+def test_statistics_leave_out_what_python_cannot_hold(tmp_path: Path) -> None:
+    """Times beyond the years 1 to 9999; and before the year 1000, four digits are written."""
+    times = {
+        "early": ["0001-01-01T00:00:00Z", "0500-06-01T00:00:00Z"],
+        "last": ["9999-12-31T23:59:59.999000Z", "9999-12-31T23:59:59.999999Z"],
+    }
+    rows = pa.table(
+        {
+            **{name: pa.array(found).cast(TIMESTAMP) for name, found in times.items()},
+            "beyond": pa.array([0, 1 << 62], pa.int64()).cast(TIMESTAMP),
+            "before": pa.array([-(1 << 62), 0], pa.int64()).cast(TIMESTAMP),
+            "day": pa.array([0, (1 << 31) - 1], pa.int32()).cast(pa.date32()),
+        }
+    )
+    output = PartitionedFiles(Location.parse(tmp_path), (), "0")
+    for batch in rows.to_batches():
+        output.write(batch)
+    [written] = output.finish()
+    stats = json.loads(written.stats)
+    assert stats["minValues"] == {
+        "early": "0001-01-01T00:00:00.000Z",
+        "last": "9999-12-31T23:59:59.999Z",
+        "beyond": "1970-01-01T00:00:00.000Z",
+        "day": "1970-01-01",
+    }
+    assert stats["maxValues"] == {
+        "early": "0500-06-01T00:00:00.000Z",
+        "before": "1970-01-01T00:00:00.000Z",
+    }
+
+
+def test_rows_of_spark_with_times_beyond_the_calendar_are_rows(make_table: MakeTable) -> None:
+    """Readers of the table find no bounds of them."""
+    table = make_table(columns={"t": "timestamp"}, partition_by=parse_partitioning("hour(t)"))
+    far = pa.array([-(1 << 62), 0, 1 << 62], pa.int64()).cast(TIMESTAMP)
+    rows = place([("a", number) for number in range(3)]).append_column("t", far)
+    with PartitionedFiles(table.spec.directory(), table.spec.partition_by, "0") as output:
+        output.write(rows)
+        files = output.finish()
+    identity = BatchIdentity("q", 0, (OffsetRange("t", 0, 0, 3),))
+    table.store.commit(identity, [TaskWrite(files=files)])
+    assert len(table.reopen().files()) == 3
+    bounds = table.store.snapshot_at(None).bounds("t")
+    assert sorted(str(each.least) for each in bounds.values()) == ["0", "None", "None"]
+
+
+@pytest.mark.parametrize("by", ["", "day", "hour", "month", "year"])
+def test_the_records_own_time_is_the_nearest_that_is_held(make_table: MakeTable, by: str) -> None:
+    """A producer may set any, which a task would fail of for good; of letters as well."""
+    division = parse_partitioning(f"{by}(kafka_timestamp)") if by else ()
+    table = make_table(partition_by=division, event_time="kafka_timestamp", watermark_ms=0)
+    records = kafka_rows([{"n": 1}, {"n": 2}, {"n": 3}, b"bad"])
+    far = pa.array([None, -(1 << 63) + 808, (1 << 63) - 808, (1 << 63) - 808], pa.int64())
+    position = records.schema.get_field_index("timestamp")
+    records = records.set_column(position, records.schema.field(position), far.cast(TIMESTAMP))
+    writer = BatchWriter(table.spec, table.store.state(), "0")
+    writer.write(records)
+    identity = BatchIdentity("q", 0, (OffsetRange(TOPIC, 0, 0, 4),))
+    table.store.commit(identity, [writer.finish()])
+    times = [row["kafka_timestamp"] for row in table.rows()]
+    assert [time and time.isoformat() for time in times] == [
+        None,
+        "0001-01-01T00:00:00+00:00",
+        "9999-12-31T23:59:59.999999+00:00",
+    ]
+    assert table.rows(DEAD_LETTERS)[0]["kafka_timestamp"].year == 9999
+    table.reopen()
+    table.store.compact(min_files=2)
+    assert table.offsets() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("by", ["", "day(t)", "hour(t)", "month(t)", "year(t)", "t"])
+def test_a_time_beyond_the_calendar_is_a_dead_letter(make_table: MakeTable, by: str) -> None:
+    division = parse_partitioning(by) if by else ()
+    table = make_table(columns={"t": "timestamp"}, partition_by=division)
+    times = [0, 1 << 60, "9999-12-31T23:59:59.999999Z", -(1 << 60), "0001-01-01T00:00:00Z"]
+    for number in range(2):
+        table.batch("q", number, [{"t": time} for time in times], start=5 * number)
+    assert (table.offsets(), table.letters()) == ([0, 2, 4, 5, 7, 9], [1, 3, 6, 8])
+    table.reopen()
+    assert table.store.compact(min_files=2).files_after == (4 if by else 2)
+    table.store.checkpoint()
+    assert len(table.reopen().files()) == (3 if by else 1)
+
+
+def test_delta_keeps_no_empty_text_in_a_column_that_divides_a_table(make_table: MakeTable) -> None:
+    """Its readers take it for null there, which is another value."""
+    division = parse_partitioning("k, truncate(2, other), city")
+    table = make_table(
+        columns=dict.fromkeys(("k", "other", "city"), "string"), partition_by=division
+    )
+    full = {"k": "a", "other": "", "city": "B"}
+    table.batch("q", 0, [full, {**full, "k": ""}, {**full, "city": ""}, {"k": None}, {}])
+    if table.spec.format == "iceberg":
+        assert table.offsets() == [0, 1, 2, 3, 4]
+        return
+    assert table.offsets() == [0, 3, 4]
+    letters = {each.offset: each for each in list_letters(table.store)}
+    assert {offset: each.error_class for offset, each in letters.items()} == {
+        1: "WrongType",
+        2: "WrongType",
+    }
+    assert letters[2].error == (
+        "The field city is empty: Delta keeps no empty text in a column that divides a table."
+    )
+
+
+def test_iceberg_bounds_of_text_end_before_the_surrogates(make_table: MakeTable) -> None:
+    """The bound above is the text's first letters, of which the last is counted up by one."""
+    table = make_table()
+    texts = ["a" * 15 + "\ud7ff" + "b", "a" * 14 + "\ud7ff" + "\U0010ffff" * 2, "\ud7ff" * 16]
+    for number, text in enumerate(texts):
+        table.batch("q", number, [{"s": text, "o": {"s": text}}], start=number)
+    assert [row["s"] for row in table.rows()] == texts
 
 
 def test_raw_values_are_kept_as_they_are(make_table: MakeTable) -> None:

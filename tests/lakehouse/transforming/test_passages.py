@@ -15,7 +15,7 @@ from pyspark.sql.types import LongType
 from strandline.errors import InvalidSetting
 from strandline.lakehouse.pipeline.errors import TransformFailed
 from strandline.lakehouse.pipeline.target import Target, batch_writer
-from strandline.lakehouse.tables.definition import DROPPED
+from strandline.lakehouse.tables.definition import DROPPED, parse_partitioning
 from strandline.lakehouse.tables.identity import BatchIdentity, OffsetRange
 from strandline.lakehouse.tables.spec import load_spec, save_spec
 from strandline.lakehouse.tables.written import TaskWrite
@@ -88,6 +88,20 @@ def test_what_a_transform_may_not_do_leaves_nothing_behind(
     table.spec = replace(table.spec, evolve=False)
     with pytest.raises(TransformFailed, match="the column y, which the table has not"):
         table.passed(spark, VALUES, lambda batch: batch.withColumn("y", f.lit(1)), 1)
+
+
+def test_only_what_comes_out_is_not_called_like_the_tables_division(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    division = parse_partitioning("bucket(4, id)")
+    fields = {"columns": {"id": "long"}, "partition_by": division}
+    table = Passing(tmp_path / "t", transform="m:f", **fields)
+    values: list[Value] = [{"id": 1, "id_bucket": "mine"}]
+    with pytest.raises(TransformFailed, match="'id_bucket' is one of the table's own columns"):
+        table.passed(spark, values, lambda batch: batch)
+    done = table.passed(spark, values, lambda batch: batch.withColumnRenamed("id_bucket", "b"))
+    assert (done.rows, done.dead_letters) == (1, 0)
+    assert table.rows()[0]["b"] == "mine"
 
 
 def test_columns_are_those_of_the_transform(spark: SparkSession, tmp_path: Path) -> None:

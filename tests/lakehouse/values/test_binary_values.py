@@ -116,6 +116,48 @@ def test_framed_avro_is_read_with_its_own_schema_and_shown_in_the_newest() -> No
     ]
 
 
+def test_an_avro_uuid_is_the_text_that_was_sent() -> None:
+    """fastavro gives an object that no column of text takes, and writes the letters small."""
+    kind = {"type": "string", "logicalType": "uuid"}
+    fixed = {"type": "fixed", "name": "F", "size": 16, "logicalType": "uuid"}
+    fields = [
+        {"name": "id", "type": kind},
+        {"name": "others", "type": {"type": "array", "items": ["null", kind]}},
+        {"name": "raw", "type": fixed},
+    ]
+    schema = {"type": "record", "name": "P", "fields": fields}
+    record = {"id": "F81D4FAE-7DEC-11D0-A765-00A0C91E6BF6", "others": [None, "no uuid"]}
+    plain = json.loads(json.dumps(schema).replace("logicalType", "note"))
+    found = decode(
+        table(value_format="avro", schema=json.dumps(schema)),
+        avro(plain, {**record, "raw": bytes(range(16))}),
+    )
+    assert found.columns.to_pylist() == [{**record, "raw": bytes(range(16))}]
+
+
+def test_avro_types_are_named_across_namespaces() -> None:
+    kind = {"type": "enum", "name": "Kind", "symbols": ["A"]}
+    inner = {
+        "type": "record",
+        "name": "Line",
+        "namespace": "y",
+        "fields": [{"name": "kind", "type": "x.Kind"}, {"name": "same", "type": {
+            "type": "array", "items": "x.Kind"}}],
+    }  # fmt: skip
+    schema = {
+        "type": "record",
+        "name": "x.Order",
+        "fields": [
+            {"name": "kind", "type": kind},
+            {"name": "line", "type": inner},
+            {"name": "other", "type": ["null", "y.Line"]},
+        ],
+    }
+    record = {"kind": "A", "line": {"kind": "A", "same": ["A"]}, "other": None}
+    found = decode(table(value_format="avro", schema=json.dumps(schema)), avro(schema, record))
+    assert found.columns.to_pylist() == [record]
+
+
 @pytest.mark.parametrize(
     "kind",
     [
@@ -123,6 +165,7 @@ def test_framed_avro_is_read_with_its_own_schema_and_shown_in_the_newest() -> No
         {"type": "int", "logicalType": "time-millis"},
         "P",
         {"type": "long", "logicalType": "local-timestamp-micros"},
+        {"type": "bytes", "logicalType": "decimal", "precision": 39},
     ],
 )
 def test_avro_that_no_column_holds_is_refused(kind: object) -> None:
@@ -225,6 +268,15 @@ def test_a_protobuf_value_beyond_its_column_or_descriptor_is_a_fault() -> None:
         (0, "WrongType"),
         (1, "UnknownField"),
     ]
+
+
+@pytest.mark.parametrize("seconds", [253_402_300_800, -62_135_596_801, (1 << 63) - 1])
+def test_a_protobuf_time_beyond_the_calendar_is_a_fault(seconds: int) -> None:
+    found = decode(order_spec(), order(id=1, at={"seconds": seconds}), order(id=2))
+    assert [row["id"] for row in found.columns.to_pylist()] == [2]
+    [fault] = found.faults
+    assert (fault.row, fault.kind) == (0, "WrongType")
+    assert fault.sentence == "demo.Order.at has a time that is not within the years 1 to 9999."
 
 
 @pytest.mark.parametrize("path", [b"\x00", b"\x02\x00", b"\x04\x02\x00"])

@@ -61,6 +61,15 @@ def test_names_that_no_column_can_have_fill_one_with_underscores(tmp_path: Path)
     assert sorted(letters(table)) == [2, 3, 3005]
 
 
+def test_a_name_with_half_a_pair_of_surrogates_is_told_of(tmp_path: Path) -> None:
+    """It is no UTF-8, neither as a column nor in a letter."""
+    table = TableWorld(tmp_path / "t")
+    table.batch("q", 0, [b'{"\\ud800": 1}', b'{"\\ud800 a": 1, "\\ud800_a": 2}', {"a": 1}])
+    assert table.offsets() == [2]
+    assert "'\\ud800' has characters that a table's columns cannot have" in letters(table)[0]
+    assert "are of one column, \\ud800_a" in letters(table)[1]
+
+
 def test_exact_names_are_as_they_were(tmp_path: Path) -> None:
     """A definition of an earlier release says nothing of names, and means so."""
     table = TableWorld(tmp_path / "t", field_names="exact")

@@ -63,12 +63,19 @@ BAD: list[tuple[object, str, str]] = [
     ({"t": 1.5}, "WrongType", "cannot hold 1.5"),
     ({"day": "2013-02-30"}, "WrongType", "cannot hold '2013-02-30'"),
     ({"day": 15706}, "WrongType", "cannot hold 15706"),
+    ({"t": 253_402_300_800_000}, "WrongType", "cannot hold 253402300800000"),
+    ({"t": -(1 << 63)}, "WrongType", "cannot hold -9223372036854775808"),
+    ({"t": "9999-12-31T23:59:59-01:00"}, "WrongType", "t has a time that is not within the years"),
+    ({"t": "0000-12-31T23:59:59Z"}, "WrongType", "t has a time that is not within the years"),
+    ({"day": "0000-12-31"}, "WrongType", "day has a time that is not within the years"),
     ({"A": 1}, "UnknownField", "differs from column 'a' in case only"),
     ({"kafka_offset": 1}, "UnknownField", "one of the table's own columns"),
     ({"_File": 1}, "UnknownField", "engines which read tables keep for themselves"),
     ({"a b": 1}, "UnknownField", "characters"),
     ({"": 1}, "UnknownField", "characters"),
     ({"o": {"a.b": 1}}, "UnknownField", "characters"),
+    (b'{"\\ud800":1}', "UnknownField", "'\\ud800' has characters"),
+    (b'{"o":{"\\ud800":null}}', "UnknownField", "'\\ud800' has characters"),
 ]
 KNOWN = pa.schema(
     [
@@ -185,6 +192,31 @@ def test_times_are_iso_or_milliseconds(value: object) -> None:
     found = decode(decoder, {"t": value}, other, {"t": value}, {"t": 0})
     assert [row["t"].year for _, row in rows(found)] == [2013, 2014, 2013, 1970]
     assert rows(found)[0][1]["t"] == MOMENT
+
+
+@pytest.mark.parametrize(
+    "far", ["0000-01-01T00:00:00Z", "9999-12-31T23:59:59-00:01", 253_402_300_800_000, -(1 << 62)]
+)
+def test_times_are_of_the_years_1_to_9999(far: object) -> None:
+    """In fields of objects and in lists as well; the first and the last of them are rows."""
+    times = pa.list_(pa.field("element", TIMESTAMP))
+    columns = pa.schema([("t", TIMESTAMP), ("o", pa.struct([("t", TIMESTAMP), ("l", times)]))])
+    first, last = "0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999999Z"
+    good = [
+        {"t": first, "o": {"t": last, "l": [first, None]}},
+        {"t": -62_135_596_800_000},
+        {"t": 253_402_300_799_999},
+    ]
+    found = decode(
+        JsonDecoder(columns), *good, {"t": far}, {"o": {"t": far}}, {"o": {"l": [far]}}, good[0]
+    )
+    assert [(fault.row, fault.kind) for fault in found.faults] == [
+        (number, "WrongType") for number in (3, 4, 5)
+    ]
+    assert [row for row, _ in rows(found)] == [0, 1, 2, 6]
+    assert rows(found)[0][1]["t"] == datetime.datetime(1, 1, 1, tzinfo=datetime.UTC)
+    assert rows(found)[2][1]["t"].year == 9999
+    assert rows(decode(JsonDecoder(columns), *good)) == rows(found)[:3]
 
 
 def test_a_topic_whose_keys_are_data_does_not_make_a_column_of_each() -> None:

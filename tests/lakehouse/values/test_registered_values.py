@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,7 @@ from strandline.schemas.errors import RegistryDown
 from strandline.schemas.registered import AUTH_VARIABLE, RegistryClient
 from strandline.schemas.registry import REFUSAL_KEPT_S
 from tests.lakehouse.tables.table_world import TableWorld
-from tests.schemas.values import LittleRegistry, avro, framed, little_registry
+from tests.schemas.values import LittleRegistry, avro, framed
 
 ORDER = {
     "type": "record",
@@ -42,13 +41,6 @@ LINE = {"name": "Line", "type": "record", "fields": [{"name": "n", "type": "long
 
 def with_fields(*fields: dict[str, Any]) -> dict[str, Any]:
     return {**ORDER, "fields": [ORDER["fields"][0], *fields]}  # type: ignore[index]
-
-
-@pytest.fixture
-def registry() -> Iterator[LittleRegistry]:
-    with little_registry() as running:
-        yield running
-    client_of.cache_clear()
 
 
 def table_of(tmp_path: Path, registry: LittleRegistry, **fields: Any) -> TableWorld:

@@ -67,7 +67,7 @@ def letters(
         PAYLOAD: records.column("value"),
         HEADERS: records.column("headers") if "headers" in records.schema.names else None,
         ERROR_CLASS: pa.array([kind for kind, _ in faults], pa.string()),
-        ERROR: pa.array([sentence for _, sentence in faults], pa.string()),
+        ERROR: pa.array([_as_utf8(sentence) for _, sentence in faults], pa.string()),
         DECODER: pa.array([decoder] * count, pa.string()),
         SEQUENCE: pa.array([sequence] * count, pa.int64()),
     }
@@ -94,6 +94,11 @@ def plain(column: pa.Array) -> pa.Array:
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     return column.cast(pa.string())
+
+
+def _as_utf8(sentence: str) -> str:
+    """A sentence without half pairs of surrogates, which names in JSON may have."""
+    return sentence.encode("utf-8", "backslashreplace").decode()
 
 
 def _batch(schema: pa.Schema, columns: dict[str, pa.Array | None], count: int) -> pa.RecordBatch:

@@ -55,6 +55,8 @@ _AUTHORITY_IS: Final = {
 }
 _KEY: Final = re.compile(r"(/[A-Za-z0-9!_.'()=:+,-][A-Za-z0-9!_.'()=:+, -]*)*/?")
 """What every library escapes, or leaves alone, in the same way."""
+_UNCLEAR: Final = re.compile(r"[%#?\x00-\x1f]")
+"""What makes a local path another one for those who read it as a URI, unescaped as it is."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -148,13 +150,27 @@ class Location:
 
     @property
     def uri(self) -> str:
-        """With its scheme, as table formats write it."""
-        return f"file://{quote(self.path)}" if self.is_local else str(self)
+        """With its scheme, as table formats write it: readers take the path behind it as it is.
+
+        It is escaped only where tables of earlier releases may lie, and new ones may not.
+        """
+        if not self.is_local:
+            return str(self)
+        return f"file://{quote(self.path) if _UNCLEAR.search(self.path) else self.path}"
 
     @property
     def spark(self) -> str:
         """For Spark, which takes what follows the scheme as it is, unescaped."""
         return f"file://{self.path}" if self.is_local else str(self)
+
+    def check_clear(self) -> None:
+        """Raises InvalidSetting for a path that readers of tables would take for another."""
+        if self.is_local and _UNCLEAR.search(self.path):
+            raise InvalidSetting(
+                "location",
+                f"location cannot be {self.path!r}: readers of tables take %, #, ? and line feeds "
+                "in a path for something else. Choose a directory without them.",
+            )
 
     def relative_to(self, directory: Location) -> str:
         """The rest of the path below a directory. Raises ValueError if it is not below it."""

@@ -15,7 +15,7 @@ from strandline.lakehouse.query.naming import tables_directory
 from strandline.lakehouse.results.columns import check_keys, fitted, stored_schema
 from strandline.lakehouse.results.errors import UnfitRows
 from strandline.lakehouse.results.options import ResultOptions, definition
-from strandline.lakehouse.tables.definition import TableSpec
+from strandline.lakehouse.tables.definition import TableSpec, division_names
 from strandline.lakehouse.tables.errors import TableExists, TableMissing
 from strandline.lakehouse.tables.reading import stored_columns
 from strandline.lakehouse.tables.spec import load_spec, save_spec
@@ -62,6 +62,11 @@ def ready(options: ResultOptions, schema: StructType) -> Target:
                 f"Table {spec.name} is divided by {transform}, and the rows have no column "
                 f"{transform.column}."
             )
+    if taken := division_names(spec) & {name.lower() for name in rows.names}:
+        raise UnfitRows(
+            f"Table {spec.name} is divided by what it calls {min(taken)}, and the rows have a "
+            "column of that name: give it another one with alias()."
+        )
     return Target(store, columns)
 
 
@@ -82,12 +87,12 @@ def _made(place: Location, options: ResultOptions, rows: pa.Schema) -> TableSpec
                 f"column: they have {', '.join(rows.names)}.",
             )
         transform.result_type(rows.field(transform.column).type)
-        if transform.name != transform.column and transform.name in rows.names:
-            raise InvalidSetting(
-                "partition_by",
-                f"The option partition_by makes a column {transform.name} of {transform}, and the "
-                "rows have one of that name: call it otherwise.",
-            )
+    if taken := division_names(spec) & {name.lower() for name in rows.names}:
+        raise InvalidSetting(
+            "partition_by",
+            f"The option partition_by makes a column {min(taken)}, and the rows have one of that "
+            "name: call it otherwise.",
+        )
     try:
         save_spec(spec)
     except TableExists:

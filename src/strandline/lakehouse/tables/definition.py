@@ -162,7 +162,10 @@ class TableSpec:
     def reserved(self) -> frozenset[str]:
         """What no column of a value may be called, in lower case."""
         keys = {KEY_VALUE} if self.key_format != "none" else set()
-        return self.names.reserved | keys | {item.name for item in self.own_columns()}
+        # What a transform takes in may be called so; what it gives is looked at by itself.
+        divisions = frozenset() if self.is_transformed else division_names(self)
+        own = {item.name for item in self.own_columns()}
+        return self.names.reserved | divisions | keys | own
 
     @property
     def is_of_queries(self) -> bool:
@@ -372,6 +375,11 @@ def partitioning(spec: TableSpec) -> tuple[Transform, ...]:
     if spec.mode == "upsert" and not spec.is_of_queries:
         return (Transform(TransformKind.BUCKET, spec.names.key, spec.buckets),)
     return spec.partition_by
+
+
+def division_names(spec: TableSpec) -> frozenset[str]:
+    """What divides the table and is no column of its rows, in lower case."""
+    return frozenset(item.name.lower() for item in partitioning(spec) if item.name != item.column)
 
 
 def _if_absent(name: str) -> object:

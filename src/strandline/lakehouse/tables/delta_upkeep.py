@@ -17,11 +17,15 @@ from strandline.lakehouse.tables.marks import is_of_query
 
 _MARKS: Final = "delta.setTransactionRetentionDuration"
 _LOG: Final = "delta.logRetentionDuration"
+_BOUNDED: Final = "delta.dataSkippingNumIndexedCols"
+"""How many columns have bounds that are read: 32 by default, and a record's time stands behind."""
 
 
 def upkeep_properties(keep_history_ms: int | None, *, for_spark: bool) -> Mapping[str, str]:
     """Properties of a table. Spark's writer gives marks times of its own: there none may expire."""
-    found = {} if for_spark else {_MARKS: "interval 7 days"}
+    found = {_BOUNDED: "-1"}
+    if not for_spark:
+        found[_MARKS] = "interval 7 days"
     if keep_history_ms is not None:
         found[_LOG] = f"interval {keep_history_ms // 1000} seconds"
     return found

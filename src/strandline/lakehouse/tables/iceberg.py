@@ -27,11 +27,7 @@ from pyiceberg.exceptions import (
     NoSuchTableError,
     TableAlreadyExistsError,
 )
-from pyiceberg.io.pyarrow import (
-    data_file_statistics_from_parquet_metadata,
-    parquet_path_to_id_mapping,
-    schema_to_pyarrow,
-)
+from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import DataFile as IcebergFile
 from pyiceberg.manifest import DataFileContent, FileFormat
 from pyiceberg.schema import Schema
@@ -60,7 +56,7 @@ from strandline.lakehouse.tables.backend import (
 from strandline.lakehouse.tables.catalog_errors import CATALOG_ERRORS, trouble
 from strandline.lakehouse.tables.catalogs import CatalogEntry
 from strandline.lakehouse.tables.errors import BadTable, TableExists, TableMissing
-from strandline.lakehouse.tables.iceberg_schema import retype, statistics_plan, words_of
+from strandline.lakehouse.tables.iceberg_schema import retype, statistics_of, words_of
 from strandline.lakehouse.tables.iceberg_transaction import CommitTransaction
 from strandline.lakehouse.tables.iceberg_upkeep import METADATA, bounds_of, superfluous
 from strandline.lakehouse.tables.names import OwnNames
@@ -371,11 +367,6 @@ class IcebergBackend:
                 footer = opened.metadata
         except (OSError, pa.ArrowInvalid) as error:
             raise BadTable(f"The file {path} cannot be read: {error}.") from error
-        statistics = data_file_statistics_from_parquet_metadata(
-            parquet_metadata=footer,
-            stats_columns=statistics_plan(schema, table.properties),
-            parquet_column_mapping=parquet_path_to_id_mapping(schema),
-        )
         return IcebergFile.from_args(
             content=DataFileContent.DATA,
             file_path=path.uri,
@@ -386,7 +377,7 @@ class IcebergBackend:
             spec_id=table.default_spec_id,
             equality_ids=None,
             key_metadata=None,
-            **statistics.to_serialized_dict(),
+            **statistics_of(footer, schema, table.properties),
         )
 
 

@@ -33,7 +33,11 @@ __all__ = [
 
 
 def save_spec(spec: TableSpec) -> Location:
-    """Write the definition into the table's directory; raises TableExists if one is there."""
+    """Write the definition into the table's directory; raises TableExists if one is there.
+
+    Raises InvalidSetting for a directory whose path readers of tables would not understand.
+    """
+    spec.place.check_clear()
     path = spec.place / SPEC_FILE
     try:
         stores.create_text(path, spec.to_json())

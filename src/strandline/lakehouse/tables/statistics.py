@@ -16,6 +16,7 @@ from typing import Any, Final
 import pyarrow.parquet as pq
 
 _TEXT_MAX: Final = 32
+_LAST: Final = datetime.datetime.max.replace(tzinfo=datetime.UTC)
 
 
 def delta_statistics(footer: pq.FileMetaData) -> str:
@@ -24,6 +25,7 @@ def delta_statistics(footer: pq.FileMetaData) -> str:
     greatest: dict[str, Any] = {}
     nulls: dict[str, int] = {}
     unknown: set[str] = set()
+    far: dict[str, set[str]] = {"min": set(), "max": set()}
     for name, statistics in _columns(footer):
         if statistics is None or not statistics.has_null_count:
             unknown.add(name)
@@ -33,14 +35,18 @@ def delta_statistics(footer: pq.FileMetaData) -> str:
             if statistics.num_values:
                 unknown.add(name)
             continue
-        low, high = statistics.min, statistics.max
-        least[name] = min(least.get(name, low), low)
-        greatest[name] = max(greatest.get(name, high), high)
+        for found, bound, choose in ((least, "min", min), (greatest, "max", max)):
+            try:
+                value = getattr(statistics, bound)
+            except OverflowError:  # a time beyond the years 1 to 9999, which Spark's rows may have
+                far[bound].add(name)
+            else:
+                found[name] = choose(found.get(name, value), value)
     return json.dumps(
         {
             "numRecords": footer.num_rows,
-            "minValues": _nested(_shown(least, unknown, upper=False)),
-            "maxValues": _nested(_shown(greatest, unknown, upper=True)),
+            "minValues": _nested(_shown(least, unknown | far["min"], upper=False)),
+            "maxValues": _nested(_shown(greatest, unknown | far["max"], upper=True)),
             "nullCount": _nested(
                 {name: count for name, count in nulls.items() if name not in unknown}
             ),
@@ -98,6 +104,9 @@ def _bound(value: Any, *, upper: bool) -> Any:
     if isinstance(value, datetime.datetime):
         moment = value.astimezone(datetime.UTC)
         if upper:
-            moment += datetime.timedelta(microseconds=-moment.microsecond % 1000)
-        return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03}Z"
+            rest = datetime.timedelta(microseconds=-moment.microsecond % 1000)
+            if _LAST - moment < rest:
+                return None
+            moment += rest
+        return f"{moment.replace(tzinfo=None).isoformat(timespec='milliseconds')}Z"
     return value.isoformat() if isinstance(value, datetime.date) else None

@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from strandline.errors import InvalidSetting
+from strandline.lakehouse.tables.held_times import nearest_held
 
 PartitionValue = int | str | bool | None
 
@@ -99,6 +100,8 @@ class Transform:
         """The partition value of each row: integers, text or booleans, null where the row's is."""
         if pa.types.is_dictionary(column.type):
             column = column.dictionary_decode()
+        if self.kind in _OF_TIME:
+            column = nearest_held(column)  # Spark's rows may have others
         match self.kind:
             case TransformKind.YEAR:
                 return pc.subtract(pc.year(column), 1970)
@@ -138,7 +141,8 @@ class Transform:
         if self.kind is TransformKind.IDENTITY and pa.types.is_date32(source):
             return (_EPOCH + datetime.timedelta(days=value)).isoformat()
         if self.kind is TransformKind.IDENTITY and pa.types.is_timestamp(source):
-            return (_EPOCH_TIME + value * _MICROSECOND).strftime("%Y-%m-%d %H:%M:%S.%f")
+            moment = (_EPOCH_TIME + value * _MICROSECOND).replace(tzinfo=None)
+            return moment.isoformat(sep=" ", timespec="microseconds")
         return str(value)
 
     def from_shown(self, value: object) -> PartitionValue:

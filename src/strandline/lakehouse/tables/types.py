@@ -29,8 +29,9 @@ WORDS: Final[dict[str, pa.DataType]] = {
     "binary": pa.binary(),
 }
 
-_UNFIT: Final = re.compile(r"[ ,;{}()\n\t=./\\]|[\x00-\x1f]")
-"""What Delta (without column mapping), Spark's parquet reader or a path cannot have in a name."""
+_UNFIT: Final = re.compile(r"[ ,;{}()\n\t=./\\]|[\x00-\x1f\ud800-\udfff]")
+"""What Delta (without column mapping), Spark's parquet reader, a path or UTF-8 cannot have in a
+name."""
 
 
 class NoCommonType(Exception):

@@ -17,17 +17,20 @@ import pyarrow.compute as pc
 from strandline.lakehouse.deadletters.letters import letters, plain
 from strandline.lakehouse.tables.definition import DEAD_LETTERS, LATE, TableSpec, partitioning
 from strandline.lakehouse.tables.files import PartitionedFiles
+from strandline.lakehouse.tables.held_times import nearest_held
 from strandline.lakehouse.tables.identity import TableState
 from strandline.lakehouse.tables.names import KEY_VALUE, RECORD_HEADERS
+from strandline.lakehouse.tables.transforms import TransformKind
 from strandline.lakehouse.tables.upsert import DELETED
 from strandline.lakehouse.tables.written import TaskWrite
-from strandline.lakehouse.values.decoding import BAD_VALUE, Decoder, Fault
+from strandline.lakehouse.values.decoding import BAD_VALUE, WRONG_TYPE, Decoder, Fault
 from strandline.lakehouse.values.framing import looks_framed
 from strandline.lakehouse.values.keys import KeyDecoder, make_key_decoder
 from strandline.lakehouse.values.making import make_decoder
 
 MISSING_KEY: Final = "MissingKey"
 """A record without a key cannot be upserted."""
+_NO_EMPTY: Final = "Delta keeps no empty text in a column that divides a table."
 
 
 class RowWriter(Protocol):
@@ -67,7 +70,7 @@ class BatchWriter:
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Take records in: key, value, topic, partition, offset, timestamp, and perhaps headers."""
-        records = self._beyond_frontier(batch)
+        records = _with_held_times(self._beyond_frontier(batch))
         if not records.num_rows:
             return
         decoded = self._decoder.decode(records.column("value"))
@@ -80,6 +83,8 @@ class BatchWriter:
                 for row in rows.filter(pc.invert(keyed)).to_pylist()
             ]
             rows, columns = rows.filter(keyed), columns.filter(keyed)
+        if self._spec.format == "delta" and not self._spec.is_transformed:
+            rows, columns = self._without_empty((rows, columns), faults)
         if self._keys is not None:
             rows, columns = self._with_keys(self._keys, records, (rows, columns), faults)
         if faults:
@@ -115,6 +120,25 @@ class BatchWriter:
         if wanted is None or not pc.any(wanted).as_py():
             return batch
         return batch.filter(pc.invert(wanted))
+
+    def _without_empty(
+        self, decoded: tuple[pa.Array, pa.RecordBatch], faults: list[Fault]
+    ) -> tuple[pa.Array, pa.RecordBatch]:
+        """The rows without those whose division Delta cannot write: its log takes "" for null."""
+        rows, columns = decoded
+        for transform in partitioning(self._spec):
+            if transform.kind is not TransformKind.IDENTITY:
+                continue
+            position = columns.schema.get_field_index(transform.column)
+            if position < 0 or not pa.types.is_string(columns.schema.field(position).type):
+                continue
+            empty = pc.fill_null(pc.equal(columns.column(position), ""), fill_value=False)
+            faults += [
+                Fault(row, WRONG_TYPE, f"The field {transform.column} is empty: {_NO_EMPTY}")
+                for row in rows.filter(empty).to_pylist()
+            ]
+            rows, columns = rows.filter(pc.invert(empty)), columns.filter(pc.invert(empty))
+        return rows, columns
 
     def _with_keys(
         self,
@@ -252,6 +276,13 @@ def value_columns(spec: TableSpec, schema: pa.Schema) -> pa.Schema:
     if spec.key_format != "none":
         own |= {KEY_VALUE}
     return pa.schema([item for item in schema if item.name not in own | derived])
+
+
+def _with_held_times(records: pa.RecordBatch) -> pa.RecordBatch:
+    """Records whose own times every reader can take, whatever their producer set."""
+    position = records.schema.get_field_index("timestamp")
+    times = nearest_held(records.column(position))
+    return records.set_column(position, records.schema.field(position), times)
 
 
 def _framing_of(fault: Fault, payload: pa.Scalar) -> str:

@@ -37,7 +37,7 @@ from pyspark.sql.types import (
 
 from strandline.lakehouse.pipeline.errors import TransformFailed
 from strandline.lakehouse.spark_errors import first_of
-from strandline.lakehouse.tables.definition import TableSpec
+from strandline.lakehouse.tables.definition import TableSpec, division_names
 from strandline.lakehouse.tables.types import as_stored, name_fault, type_only_adds
 from strandline.lakehouse.tables.upsert import DELETED
 from strandline.lakehouse.tables.writing import value_columns
@@ -130,7 +130,8 @@ class Result:
         if twice:
             raise self._failed(f"gives two columns {twice[0]}.")
         spec = self._spec
-        reserved = spec.names.reserved | ({spec.names.row} if spec.explode else set())
+        rows = {spec.names.row} if spec.explode else set()
+        reserved = spec.names.reserved | division_names(spec) | rows
         place = {each.name for each in own_columns(spec)}
         values = [name for name in names if name not in place]
         for name in values:

@@ -8,8 +8,7 @@ Integers become 64 bits wide, floating-point numbers doubles.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 import pyarrow as pa
@@ -48,7 +47,6 @@ _LOGICAL: Final[Mapping[str, pa.DataType]] = {
     "timestamp-millis": TIMESTAMP,
     "timestamp-micros": TIMESTAMP,
     "date": pa.date32(),
-    "uuid": pa.string(),
 }
 _REFUSED: Final = frozenset(
     {
@@ -60,6 +58,8 @@ _REFUSED: Final = frozenset(
         "duration",
     }
 )
+_DIGITS_MAX: Final = 38
+"""Of a decimal that formats can hold."""
 
 
 class AvroDecoder:
@@ -106,39 +106,25 @@ def avro_columns(spec: TableSpec) -> pa.Schema:
     """The columns that the table's Avro schema asks for; raises InvalidSetting."""
     if spec.registry is not None and spec.schema is None:
         return pa.schema([])
-    text = _reader_text(spec)
-    _parse(text)
-    return avro_schema_columns(text)
+    return avro_schema_columns(_reader_schema(spec))
 
 
-def avro_schema_columns(text: str, references: Sequence[str] = ()) -> pa.Schema:
-    """The columns of a schema that could be parsed; raises InvalidSetting."""
-    document = json.loads(text)
-    if not isinstance(document, dict) or document.get("type") != "record":
+def avro_schema_columns(schema: AvroSchema) -> pa.Schema:
+    """The columns of a schema; raises InvalidSetting."""
+    document = schema.document
+    if not isinstance(document, dict) or document["type"] != "record":
         raise InvalidSetting("schema", "The Avro schema must be one of a record.")
-    return pa.schema(_fields(document, _named(references), ()))
+    return pa.schema(_fields(document, schema.named, ()))
 
 
-def avro_value_type(text: str, references: Sequence[str] = ()) -> pa.DataType:
+def avro_value_type(schema: AvroSchema) -> pa.DataType:
     """The type of one column for values of a schema; raises InvalidSetting."""
-    return _type("the value", json.loads(text), _named(references), ())
-
-
-def _named(references: Sequence[str]) -> dict[str, Mapping[str, Any]]:
-    """The types that other schemas define, by their names."""
-    named: dict[str, Mapping[str, Any]] = {}
-    for text in references:
-        _type("the reference", json.loads(text), named, ())
-    return named
-
-
-def _reader_text(spec: TableSpec) -> str:
-    """The given schema, or the one with the greatest id."""
-    return spec.schema or spec.schemas[max(spec.schemas, key=_id)]
+    return _type("the value", schema.document, schema.named, ())
 
 
 def _reader_schema(spec: TableSpec) -> AvroSchema:
-    return _parse(_reader_text(spec))
+    """The given schema, or the one with the greatest id."""
+    return _parse(spec.schema or spec.schemas[max(spec.schemas, key=_id)])
 
 
 def _id(text: str) -> int:
@@ -155,7 +141,7 @@ def _parse(text: str) -> AvroSchema:
 
 
 def _fields(
-    document: Mapping[str, Any], named: dict[str, Mapping[str, Any]], within: tuple[str, ...]
+    document: Mapping[str, Any], named: Mapping[str, Any], within: tuple[str, ...]
 ) -> list[pa.Field]:
     names = [field["name"] for field in document["fields"]]
     fields = []
@@ -169,9 +155,7 @@ def _fields(
     return fields
 
 
-def _type(
-    path: str, schema: Any, named: dict[str, Mapping[str, Any]], within: tuple[str, ...]
-) -> pa.DataType:
+def _type(path: str, schema: Any, named: Mapping[str, Any], within: tuple[str, ...]) -> pa.DataType:
     if isinstance(schema, list):
         others = [item for item in schema if item != "null"]
         if len(others) != 1:
@@ -185,14 +169,12 @@ def _type(
         if schema in named and schema not in within:
             return _type(path, named[schema], named, within)
         raise InvalidSetting("schema", f"{path} has type {schema!r}, which no column can hold.")
-    if "name" in schema:
-        named[schema["name"]] = schema
-        if schema.get("namespace"):
-            named[f"{schema['namespace']}.{schema['name']}"] = schema
     logical = schema.get("logicalType")
     if logical in _REFUSED:
         raise InvalidSetting("schema", f"{path} is a {logical}, which no column can hold.")
     if logical == "decimal":
+        if schema["precision"] > _DIGITS_MAX:
+            raise InvalidSetting("schema", f"{path} has over {_DIGITS_MAX} digits.")
         return pa.decimal128(schema["precision"], schema.get("scale", 0))
     if logical in _LOGICAL:
         return _LOGICAL[logical]

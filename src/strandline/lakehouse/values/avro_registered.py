@@ -38,7 +38,8 @@ class AvroReader:
 def avro_reader(client: RegistryClient, schema: Registered) -> AvroReader:
     """Raises InvalidSetting for a schema that no columns can hold, BadSchema, RegistryDown."""
     others = [each.text for each in referenced(client, schema.references)]
-    return AvroReader(AvroSchema(schema.text, others), avro_schema_columns(schema.text, others))
+    parsed = AvroSchema(schema.text, others)
+    return AvroReader(parsed, avro_schema_columns(parsed))
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,8 @@ class AvroKeyReader:
 def avro_key_reader(client: RegistryClient, schema: Registered) -> AvroKeyReader:
     """As `avro_reader`, for keys, which may be single values."""
     others = [each.text for each in referenced(client, schema.references)]
-    return AvroKeyReader(AvroSchema(schema.text, others), avro_value_type(schema.text, others))
+    parsed = AvroSchema(schema.text, others)
+    return AvroKeyReader(parsed, avro_value_type(parsed))
 
 
 def read_avro(schema: AvroSchema, payload: bytes) -> object:

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.json
 
 from strandline.errors import InvalidSetting
+from strandline.lakehouse.tables.held_times import are_held
 from strandline.lakehouse.tables.names import TIMESTAMP
 from strandline.lakehouse.values.decoding import (
     MISSING_FIELD,
@@ -41,6 +42,7 @@ _ROWS_WHEN_BAD: Final = 2_048
 _NUMBER: Final = "i"
 _VALUE: Final = "v"
 _AS_IT_IS: Final = JsonForms()
+_MILLISECONDS: Final = pa.timestamp("ms", "UTC")
 
 
 class JsonDecoder:
@@ -187,6 +189,10 @@ class JsonDecoder:
         found.validate(full=True)
         found = fit(self._spellings.joined(found), pa.struct(list(kinds.items())))
         found = with_moments(found, self._forms.time_formats)
+        for number, field in enumerate(found.type):
+            column = found.field(number)
+            is_number = field.name in as_numbers
+            _check_times(field.name, column.cast(_MILLISECONDS) if is_number else column)
         for name in self._required:
             if name not in kinds or pc.struct_field(found, name).null_count:
                 raise pa.ArrowInvalid("A required field is missing.")
@@ -216,6 +222,19 @@ class JsonDecoder:
             order = pc.sort_indices(rows)
             return Decoded(batch.take(order), rows.take(order), faults)
         return Decoded(batch, rows, faults)
+
+
+def _check_times(path: str, column: pa.Array) -> None:
+    """Raise ArrowInvalid for a time or a day that no table holds, on any level."""
+    kind = column.type
+    if pa.types.is_timestamp(kind) or pa.types.is_date32(kind):
+        if not are_held(column):
+            raise pa.ArrowInvalid(f"{path} has a time that is not within the years 1 to 9999")
+    elif pa.types.is_struct(kind):
+        for number, field in enumerate(kind):
+            _check_times(f"{path}.{field.name}", column.field(number))
+    elif pa.types.is_list(kind):
+        _check_times(f"{path}[]", column.values)
 
 
 def _lines(values: pa.Array) -> pa.Buffer:
@@ -255,7 +274,7 @@ def fit(column: pa.Array, kind: pa.DataType) -> pa.Array:
     if pa.types.is_null(column.type):
         return pa.nulls(len(column), kind)
     if kind.equals(TIMESTAMP) and pa.types.is_integer(column.type):
-        return column.cast(pa.timestamp("ms", "UTC")).cast(kind)
+        return column.cast(_MILLISECONDS).cast(kind)
     if pa.types.is_struct(kind):
         parts = []
         for field in kind:

@@ -14,6 +14,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from strandline.lakehouse.tables.held_times import is_held_ms
 from strandline.lakehouse.tables.types import (
     NoCommonType,
     list_of,
@@ -176,7 +177,7 @@ def _holds(kind: pa.DataType, value: object) -> bool:
         return (
             pa.types.is_floating(kind)
             or (pa.types.is_integer(kind) and _LONG_MIN <= value <= _LONG_MAX)
-            or pa.types.is_timestamp(kind)
+            or (pa.types.is_timestamp(kind) and is_held_ms(value))
         )
     if isinstance(value, float):
         return bool(pa.types.is_floating(kind))

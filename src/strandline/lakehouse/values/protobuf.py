@@ -23,6 +23,7 @@ from strandline.lakehouse.values.building import Record, read_singly
 from strandline.lakehouse.values.decoding import (
     BAD_VALUE,
     UNKNOWN_FIELD,
+    WRONG_TYPE,
     Decoded,
     Unfit,
 )
@@ -183,5 +184,12 @@ def _single(field: Any, value: Any) -> object:
     if field.cpp_type != _MESSAGE:
         return value
     if field.message_type.full_name == _MOMENT:
-        return _EPOCH + datetime.timedelta(seconds=value.seconds, microseconds=value.nanos // 1000)
+        try:
+            return _EPOCH + datetime.timedelta(
+                seconds=value.seconds, microseconds=value.nanos // 1000
+            )
+        except OverflowError:
+            raise Unfit(
+                WRONG_TYPE, f"{field.full_name} has a time that is not within the years 1 to 9999."
+            ) from None
     return _record(value)

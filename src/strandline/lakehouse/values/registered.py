@@ -143,7 +143,7 @@ def joined(spec: TableSpec, held: pa.Schema, found: pa.Schema) -> pa.Schema:
     for each in found:
         known = fields.get(each.name)
         if known is None:
-            fault = name_fault(each.name, fields, spec.names.reserved)
+            fault = name_fault(each.name, fields, spec.reserved)
             if fault is not None:
                 raise Unfit(UNKNOWN_FIELD, fault)
         try:
