@@ -119,9 +119,11 @@ def produce(
                     break
             run.complete(is_interrupted=stop.is_set)
         finally:
-            # What was read before a bad line or a refused record is still sent and counted.
-            run.end()
-            run.summarize()
+            try:
+                # What was read before a bad line or a refused record is still sent and counted.
+                run.end()
+            finally:  # also if a second Ctrl-C ends the wait for it
+                run.summarize()
     if run.failed:
         raise click.exceptions.Exit(1)
 

@@ -30,6 +30,7 @@ _QUESTIONS: Final = frozenset(
     {
         (ApiKey.DESCRIBE_GROUPS, ErrorCode.GROUP_ID_NOT_FOUND),
         (ApiKey.CONSUMER_GROUP_DESCRIBE, ErrorCode.GROUP_ID_NOT_FOUND),
+        (ApiKey.SHARE_GROUP_DESCRIBE, ErrorCode.GROUP_ID_NOT_FOUND),
     }
 )
 """By these administrators find out of which protocol a group is: no member is refused."""
