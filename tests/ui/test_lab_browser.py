@@ -177,6 +177,27 @@ def test_a_lesson_is_gone_through_by_acting(lab: Tab, address: str) -> None:
     assert not lab.complaints
 
 
+def test_a_view_that_comes_late_is_not_drawn_over_the_next_one(lab: Tab, address: str) -> None:
+    """What the list of lessons is made of is held back until the lab is there."""
+    lab.value(
+        "window.plain = fetch, window.asked = 0, window.gate = new Promise((go) => window.go = go),"
+        "window.fetch = (...what) => (window.asked++, window.gate.then(() => plain(...what))), 0"
+    )
+    lab.open(f"{address}#/lessons/en")
+    lab.wait_until("window.asked >= 2")
+    lab.open(f"{address}#/lab/")
+    lab.wait_for("Step 0 of 0")
+    # The same list once more, at a place of its own: when it is there, so is the one before.
+    lab.value(
+        "window.go(), import(new URL('./lessons.js', document.querySelector('script').src).href)"
+        ".then(({ lessonList }) => lessonList(document.createElement('div'), 'en'))"
+        ".then(() => { window.fetch = window.plain; })"
+    )
+    assert "Step 0 of 0" in lab.text
+    lab.open(f"{address}#/lessons/en")
+    lab.wait_for("What a high watermark is")
+
+
 def test_lessons_are_told_in_chinese_on_a_narrow_screen(lab: Tab, address: str) -> None:
     lab.size(360, 740, dark=True)
     lab.open(f"{address}#/lessons/zh")

@@ -12,7 +12,7 @@ import { tables } from "./tables.js";
 import { topicView } from "./topics.js";
 
 const live = new Live();
-const main = document.getElementById("main");
+let main = document.getElementById("main");
 const said = document.getElementById("said");
 let leave = () => {};
 let turn = 0; // counts views: the lab changes the address by itself
@@ -39,6 +39,10 @@ const VIEWS = [
 async function draw() {
   leave();
   leave = () => {};
+  // Each view has a place of its own: what one that was left still draws is not to be seen.
+  const place = main.cloneNode(false);
+  main.replaceWith(place);
+  main = place;
   const address = location.hash;
   const mine = turn += 1;
   for (const link of document.querySelectorAll("header nav a")) {
