@@ -33,7 +33,7 @@ from strandline.client.fetching import (
 )
 from strandline.client.metadata import PartitionInfo
 from strandline.client.offsets import LATEST, list_offsets, list_offsets_now
-from strandline.client.retry import GoneTopics, PutOff, is_worth_waiting_for
+from strandline.client.retry import Absences
 from strandline.client.start import Start, resolve_starts
 from strandline.errors import ErrorCode, MalformedFrame, ProtocolError
 from strandline.protocol.apis import ApiKey
@@ -77,8 +77,7 @@ class Consumer:
         self._reset = reset
         self._positions = FetchPositions(settings, resets=reset is not None)
         self._in_flight: list[_InFlight] = []
-        self._gone = GoneTopics(outlives=outlives_topics)
-        self._put_off = PutOff(cluster.settings, cluster.random)
+        self._absences = Absences(cluster.settings, cluster.random, outlives_topics=outlives_topics)
         self._starts: dict[TopicPartition, Start] = {}
         """Where to begin in partitions of which no broker has told yet what offset that is."""
 
@@ -98,7 +97,7 @@ class Consumer:
         """Read these partitions from now on, and no others. Raises `ProtocolError`."""
         positions = self.resolve(starts)
         self._drop_in_flight()
-        self._put_off.end(self.partitions)
+        self._absences.put_off.end(self.partitions)
         self._starts = {}
         self._positions.assign(positions)
 
@@ -112,7 +111,7 @@ class Consumer:
         """Read these partitions no longer."""
         dropped = list(partitions)
         self._positions.drop(dropped)
-        self._put_off.end(dropped)
+        self._absences.put_off.end(dropped)
         for each in dropped:
             self._starts.pop(each, None)
 
@@ -189,17 +188,17 @@ class Consumer:
                 self._check_positions(idle)
                 self._send_fetches(idle, left_ms)
                 now_ms = self._cluster.clock.monotonic_ms()
-                wait_ms = self._put_off.wait_ms(now_ms, left_ms)
+                wait_ms = self._absences.put_off.wait_ms(now_ms, left_ms)
                 fetched = self._take_in_all(self._wait(wait_ms))
             except ProtocolError as error:
-                if not (is_worth_waiting_for(error) or self._gone.may_pass(error)):
+                if not self._absences.may_end(error):
                     raise
                 self.trouble = error
                 self._cluster.forget({each.topic for each in self.positions})
                 if not backoff.maybe_wait():
                     return []
                 continue
-            if fetched and not self._put_off:
+            if fetched and not self._absences.put_off:
                 self.trouble = None
             for each in fetched:
                 self._positions.advance(each)
@@ -214,21 +213,15 @@ class Consumer:
         idle: dict[TopicPartition, PartitionInfo] = {}
         now_ms = self._cluster.clock.monotonic_ms()
         for each in self.positions:
-            if each in busy or not self._is_due(each, now_ms):
+            if each in busy or not self._absences.is_due(each, now_ms):
                 continue
             try:
                 idle[each] = self._cluster.partition(each)
             except ProtocolError as error:
-                is_its_own = error.code is ErrorCode.LEADER_NOT_AVAILABLE
-                if not is_its_own and not self._gone.may_pass(error):
+                if not self._absences.is_of_one(error):
                     raise
                 self._do_without([each], error, now_ms)
         return idle
-
-    def _is_due(self, partition: TopicPartition, now_ms: int) -> bool:
-        """Whether brokers are asked for the partition now."""
-        is_left_alone = self._gone.is_left_alone(partition.topic, now_ms)
-        return not is_left_alone and not self._put_off.is_put_off(partition, now_ms)
 
     def _do_without(
         self, partitions: Iterable[TopicPartition], error: ProtocolError, began_ms: int
@@ -236,29 +229,24 @@ class Consumer:
         """No broker gives these at the moment: they are tried again later, and the others are read
         meanwhile. Raises an error that no wait can mend."""
         now_ms = self._cluster.clock.monotonic_ms()
-        affected = list(partitions)
-        topics = {each.topic for each in affected}
-        if self._gone.may_pass(error):
-            for topic in topics:
-                self._gone.leave_alone(topic, now_ms)
-        elif is_worth_waiting_for(error):
-            self._put_off.put_off(affected, began_ms, now_ms)
-            self._cluster.forget(topics)
-        else:
-            raise error
+        self._cluster.forget(self._absences.begin(partitions, error, began_ms, now_ms))
         self.trouble = error
 
     def _find_starts(self) -> None:
         """Find the offsets where to begin that no broker has told yet."""
         began_ms = self._cluster.clock.monotonic_ms()
-        due = {each: start for each, start in self._starts.items() if self._is_due(each, began_ms)}
+        due = {
+            each: start
+            for each, start in self._starts.items()
+            if self._absences.is_due(each, began_ms)
+        }
         if not due:
             return
         found, refused = self.resolve_now(due)
         for partition, offset in found.items():
             del self._starts[partition]
             self._positions.seek(partition, offset)
-        self._put_off.end(found)
+        self._absences.put_off.end(found)
         for partition, error in refused.items():
             self._do_without([partition], error, began_ms)
 
@@ -293,7 +281,7 @@ class Consumer:
         wanted: dict[BrokerId, dict[TopicPartition, FetchFrom]] = {}
         now_ms = self._cluster.clock.monotonic_ms()
         for partition, info in idle.items():
-            if not self._is_due(partition, now_ms):
+            if not self._absences.is_due(partition, now_ms):
                 continue  # its leader has just failed to answer
             broker = self._positions.broker_for(partition, info, self._cluster.view.brokers, now_ms)
             topic_id = self._cluster.topic(partition.topic).topic_id
@@ -358,7 +346,7 @@ class Consumer:
                 self._positions.unanswered(request.asked)
                 taken.failed = taken.failed or error
                 continue
-            self._put_off.end(request.asked)
+            self._absences.put_off.end(request.asked)
             now_ms = self._cluster.clock.monotonic_ms()
             parts = self._positions.take_in(request.broker, request.asked, response, now_ms, taken)
             for partition, topic_id, data in parts:

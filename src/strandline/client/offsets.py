@@ -69,12 +69,11 @@ def list_offsets(
     found: dict[TopicPartition, OffsetAt] = {}
 
     def attempt() -> None:
-        missing = [each for each in wanted if each not in found]
-        for leader, partitions in cluster.by_leader(missing).items():
-            asked = {each: wanted[each] for each in partitions}
-            found.update(
-                _ask_leader(cluster.connection_to(leader), cluster, asked, isolation, found)
-            )
+        missing = {each: wanted[each] for each in wanted if each not in found}
+        answered, refused = list_offsets_now(cluster, missing, isolation)
+        found.update(answered)
+        for error in refused.values():
+            raise error
 
     cluster.retry_on_topics(attempt, {each.topic for each in wanted})
     return found

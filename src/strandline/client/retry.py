@@ -125,6 +125,52 @@ class PutOff:
         return min([limit_ms, *left_ms])
 
 
+class Absences:
+    """The partitions that a reader does without for now: their topics are gone, or no broker gives
+    them. It reads the others meanwhile."""
+
+    def __init__(self, settings: ClientSettings, random: Random, *, outlives_topics: bool) -> None:
+        self._gone = GoneTopics(outlives=outlives_topics)
+        self.put_off = PutOff(settings, random)
+
+    def outlive_topics(self) -> None:
+        """Do without topics that are gone, from now on."""
+        self._gone = GoneTopics(outlives=True)
+
+    def is_due(self, partition: TopicPartition, now_ms: int) -> bool:
+        """Whether brokers are asked for the partition now."""
+        is_left_alone = self._gone.is_left_alone(partition.topic, now_ms)
+        return not is_left_alone and not self.put_off.is_put_off(partition, now_ms)
+
+    def is_of_one(self, error: ProtocolError) -> bool:
+        """Whether it says no more than that one partition, or its topic, is not to be had now."""
+        return error.code is ErrorCode.LEADER_NOT_AVAILABLE or self._gone.may_pass(error)
+
+    def may_end(self, error: ProtocolError) -> bool:
+        """Whether another attempt may succeed, or the partitions will be taken away."""
+        return is_worth_waiting_for(error) or self._gone.may_pass(error)
+
+    def begin(
+        self,
+        partitions: Iterable[TopicPartition],
+        error: ProtocolError,
+        began_ms: int,
+        now_ms: int,
+    ) -> set[str]:
+        """They were asked for from `began_ms` on. Returns the topics whose metadata may be wrong;
+        raises an error that no wait can mend."""
+        affected = list(partitions)
+        topics = {each.topic for each in affected}
+        if self._gone.may_pass(error):
+            for topic in topics:
+                self._gone.leave_alone(topic, now_ms)
+            return set()
+        if not is_worth_waiting_for(error):
+            raise error
+        self.put_off.put_off(affected, began_ms, now_ms)
+        return topics
+
+
 def retrying(attempt: Callable[[], T], backoff: BlockingBackoff, prepare: Callable[[], None]) -> T:
     """The result of `attempt`, which is tried again while its errors are retriable.
 

@@ -20,7 +20,7 @@ from strandline.client.fetch_positions import CHECKS_SINCE, FetchPositions, Take
 from strandline.client.fetch_session import FetchSession
 from strandline.client.fetching import FetchedRecords, FetchFrom, FetchSettings, highest_version
 from strandline.client.metadata import PartitionInfo
-from strandline.client.retry import GoneTopics, PutOff, is_worth_waiting_for
+from strandline.client.retry import Absences
 from strandline.client.start import Start
 from strandline.client.unread_records import UnreadRecords
 from strandline.errors import ErrorCode, ProtocolError
@@ -57,14 +57,13 @@ class AsyncFetcher:
         self._positions = FetchPositions(settings, resets=reset is not None)
         self.unread = UnreadRecords(self._positions)
         self._in_flight: list[_InFlight] = []
-        self._gone = GoneTopics(outlives=False)
-        self._put_off = PutOff(cluster.settings, cluster.random)
+        self._absences = Absences(cluster.settings, cluster.random, outlives_topics=False)
         self._starts: dict[TopicPartition, Start] = {}
         """Where to begin in partitions of which no broker has told yet what offset that is."""
 
     def outlive_topics(self) -> None:
         """Skip partitions of topics that are gone, until they are dropped."""
-        self._gone = GoneTopics(outlives=True)
+        self._absences.outlive_topics()
 
     @property
     def offsets(self) -> Mapping[TopicPartition, Offset]:
@@ -81,7 +80,7 @@ class AsyncFetcher:
         offsets = await self._resolve(starts)
         self._drop_in_flight()
         self.unread.drop(self.offsets)
-        self._put_off.end(self.partitions)
+        self._absences.put_off.end(self.partitions)
         self._starts = {}
         self._positions.assign(offsets)
 
@@ -94,7 +93,7 @@ class AsyncFetcher:
         """Read these partitions no longer."""
         self.unread.drop(partitions)
         self._positions.drop(partitions)
-        self._put_off.end(partitions)
+        self._absences.put_off.end(partitions)
         for each in partitions:
             self._starts.pop(each, None)
 
@@ -144,10 +143,10 @@ class AsyncFetcher:
                 idle = await self._idle()
                 await self._check_positions(idle)
                 await self._send_fetches(idle, left_ms)
-                wait_ms = self._put_off.wait_ms(now_ms(), left_ms)
+                wait_ms = self._absences.put_off.wait_ms(now_ms(), left_ms)
                 fetched = await self._take_in_all(await self._arrived(wait_ms))
             except ProtocolError as error:
-                if not (is_worth_waiting_for(error) or self._gone.may_pass(error)):
+                if not self._absences.may_end(error):
                     raise
                 self._cluster.forget({each.topic for each in self.offsets})
                 if not await backoff.maybe_wait():
@@ -162,50 +161,39 @@ class AsyncFetcher:
         busy = {partition for request in self._in_flight for partition in request.asked}
         idle: dict[TopicPartition, PartitionInfo] = {}
         for each in list(self.offsets):
-            if each in busy or not self._is_due(each):
+            if each in busy or not self._absences.is_due(each, now_ms()):
                 continue
             began_ms = now_ms()
             try:
                 idle[each] = await self._cluster.partition(each)
             except ProtocolError as error:
-                is_its_own = error.code is ErrorCode.LEADER_NOT_AVAILABLE
-                if not is_its_own and not self._gone.may_pass(error):
+                if not self._absences.is_of_one(error):
                     raise
                 self._do_without([each], error, began_ms)
         return idle
-
-    def _is_due(self, partition: TopicPartition) -> bool:
-        """Whether brokers are asked for the partition now."""
-        is_left_alone = self._gone.is_left_alone(partition.topic, now_ms())
-        return not is_left_alone and not self._put_off.is_put_off(partition, now_ms())
 
     def _do_without(
         self, partitions: Iterable[TopicPartition], error: ProtocolError, began_ms: int
     ) -> None:
         """No broker gives these at the moment: they are tried again later, and the others are read
         meanwhile. Raises an error that no wait can mend."""
-        affected = list(partitions)
-        topics = {each.topic for each in affected}
-        if self._gone.may_pass(error):
-            for topic in topics:
-                self._gone.leave_alone(topic, now_ms())
-        elif is_worth_waiting_for(error):
-            self._put_off.put_off(affected, began_ms, now_ms())
-            self._cluster.forget(topics)
-        else:
-            raise error
+        self._cluster.forget(self._absences.begin(partitions, error, began_ms, now_ms()))
 
     async def _find_starts(self) -> None:
         """Find the offsets where to begin that no broker has told yet."""
         began_ms = now_ms()
-        due = {each: start for each, start in self._starts.items() if self._is_due(each)}
+        due = {
+            each: start
+            for each, start in self._starts.items()
+            if self._absences.is_due(each, began_ms)
+        }
         if not due:
             return
         found, refused = await self._resolve_now(due)
         for partition, offset in found.items():
             if self._starts.pop(partition, None) is not None:
                 self._positions.seek(partition, offset)
-        self._put_off.end(found)
+        self._absences.put_off.end(found)
         for partition, error in refused.items():
             self._do_without([partition], error, began_ms)
 
@@ -242,7 +230,7 @@ class AsyncFetcher:
         """Send a fetch to each broker that is not working on one."""
         wanted: dict[BrokerId, dict[TopicPartition, FetchFrom]] = {}
         for partition, info in idle.items():
-            if not self._is_due(partition):
+            if not self._absences.is_due(partition, now_ms()):
                 continue  # its leader has just failed to answer
             alive = self._cluster.view.brokers
             broker = self._positions.broker_for(partition, info, alive, now_ms())
@@ -314,7 +302,7 @@ class AsyncFetcher:
                 self._positions.unanswered(request.asked)
                 taken.failed = taken.failed or error
                 continue
-            self._put_off.end(request.asked)
+            self._absences.put_off.end(request.asked)
             parts = self._positions.take_in(
                 request.broker, request.asked, response, now_ms(), taken
             )
