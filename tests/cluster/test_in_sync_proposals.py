@@ -208,10 +208,22 @@ def test_r34_a_member_that_restarted_must_leave_before_it_is_in_again() -> None:
 def test_members_may_be_named_without_an_epoch() -> None:
     """By a leader that did not see them fetch yet."""
     story = story_of()
-    proposal = story.proposal(1, 2, 3)
-    members = [(ONE, story.epoch(1)), (TWO, -1), (THREE, -1)]
+    story.shrink(1, 2, 3)
+    proposal = story.proposal(1, 3)
+    members = [(ONE, story.epoch(1)), (THREE, -1)]
     assert story.propose(replace(proposal, members=members)).refusal is None
     assert story.partition().in_sync_epochs[THREE] == story.epoch(3)
+
+
+def test_a_replica_does_not_join_without_the_epoch_under_which_it_fetched() -> None:
+    """It may have fetched before its present registration, with a disk that it lost since."""
+    story = story_of()
+    proposal = story.proposal(1, 2, 3)
+    members = [(ONE, story.epoch(1)), (TWO, -1), (THREE, -1)]
+    result = story.propose(replace(proposal, members=members))
+    assert result.refusal is not None
+    assert result.refusal.code is ErrorCode.INELIGIBLE_REPLICA
+    assert story.partition().in_sync_replicas == (ONE, TWO)
 
 
 def test_a_leader_that_restarted_proposes_nothing_before_it_is_elected_anew() -> None:

@@ -581,6 +581,17 @@ def test_r34_a_fetch_ahead_of_our_own_knowledge_is_served_but_joins_nothing(
     assert cluster.recorder.sets == []
 
 
+def test_r34_a_process_that_has_not_heard_of_its_registration_joins_nothing(
+    cluster: Cluster,
+) -> None:
+    """By the time at which the proposal is decided it may be another process, with less."""
+    cluster.set_state(isr=(1, 2))
+    assert cluster.fetch(C, 0, broker_epoch=-1).error_code == 0
+    assert cluster.recorder.sets == []
+    cluster.fetch(C, 0)
+    assert cluster.recorder.sets == [{1, 2, 3}]
+
+
 def test_strict_minimum_holds_the_high_watermark(make_cluster: MakeCluster) -> None:
     """KAFKA-15583: below the minimum nothing is committed, whichever replicas have it."""
     cluster = make_cluster()

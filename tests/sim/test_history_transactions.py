@@ -9,6 +9,7 @@ import pytest
 from strandline.sim.clients.copier import Copied, not_copied_once
 from strandline.sim.history.operations import (
     CommitAsked,
+    Delivered,
     Event,
     OffsetsSent,
     Polled,
@@ -24,6 +25,8 @@ from strandline.sim.history.transactions import (
     TransactionJudge,
 )
 from strandline.sim.options import draw_plan
+from strandline.sim.sharing import GROUP, group_settings
+from strandline.sim.transacting import TRANSACTING, written_by_name
 from strandline.types import TopicPartition
 
 BEGIN: Sequence[Event] = (
@@ -68,6 +71,36 @@ def test_what_is_aborted_or_not_decided_is_not_read(reader: str) -> None:
     early = Polled(reader, "t-0", [(0, "a")])
     assert ABORTED_READ in found(early, ASKED, ended(committed=True), READ_A, READ_B)
     assert ABORTED_READ in found(ended(committed=False), early)
+
+
+def test_members_of_a_share_group_are_given_nothing_aborted_or_undecided() -> None:
+    given = Delivered("reader", "t-0", 0, "a")
+    assert found(given, ASKED) == [ABORTED_READ]
+    assert found(ASKED, ended(committed=False), given) == [ABORTED_READ]
+    assert found(ASKED, ended(committed=True), given, given, READ_A, READ_B) == []
+    assert found(given._replace(consumer="any"), ended(committed=False)) == []
+
+
+def test_seeds_have_share_groups_that_read_committed_records_of_transactions() -> None:
+    plans = [draw_plan(seed) for seed in range(400)]
+    members = [
+        (plan, each)
+        for plan in plans
+        for each in plan.clients
+        if each.kind == "share" and each.options.get("isolation") == "committed"
+    ]
+    assert members
+    for plan, member in members:
+        written = {each.options["topic"] for each in plan.clients if each.kind in TRANSACTING}
+        assert written & set(member.options["topic"].split(","))
+        assert group_settings(plan.clients, GROUP)["share.isolation.level"] == "read_committed"
+
+
+def test_topics_that_are_written_by_their_names_are_not_made_anew() -> None:
+    for seed in range(1000, 1400):
+        plan = draw_plan(seed)
+        anew = {each.word(0) for each in plan.actions if each.verb == "recreate-topic"}
+        assert not anew & written_by_name(plan.clients)
 
 
 def test_an_offset_is_part_of_it() -> None:

@@ -108,15 +108,16 @@ class ReplicaHost:
         """Whether a follower that fetches under that registration may be in an in-sync set.
 
         It must be alive, not be shutting down (KAFKA-15021, KIP-841), have the partition on a disk
-        that works (KIP-112), and still be the process that fetched (KIP-903); old followers send no
-        epoch and are trusted.
+        that works (KIP-112), and still be the process that fetched (KIP-903). A process that has
+        not heard of its registration yet fetches without an epoch: it may be another one by the
+        time at which the proposal is decided, so it has to fetch again first.
         """
         broker = self.metadata.image.brokers.get(broker_id)
         return (
             broker is not None
             and not broker.is_shutting_down
             and partition not in broker.offline
-            and broker_epoch in (NO_BROKER_EPOCH, broker.epoch)
+            and broker_epoch == broker.epoch
         )
 
     def propose(self, replica: HostedReplica, now: Instant) -> None:

@@ -29,7 +29,7 @@ from strandline.sim.history.report import LOSS_KINDS, AnomalyKind
 from strandline.sim.history.transactions import TransactionFinding
 from strandline.sim.plan import Action, Options, Plan, TopicSpec
 from strandline.sim.scenarios.script import format_us
-from strandline.sim.sharing import share_groups
+from strandline.sim.sharing import group_settings, share_groups
 from strandline.sim.world import World
 from strandline.types import TopicPartition
 
@@ -130,7 +130,8 @@ class Course:
                 self.workload.perform(self._creation(topic.name))
             self._create_offsets_topic()
             for group in share_groups(self.plan.clients):
-                wishes = {"share.auto.offset.reset": "earliest", "within": format_us(_BUILD_US)}
+                wishes = group_settings(self.plan.clients, group)
+                wishes["within"] = format_us(_BUILD_US)
                 self.workload.perform(Action(0, "alter-group", (group,), wishes))
             is_up = self._within(
                 _BUILD_US,

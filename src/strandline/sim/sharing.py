@@ -11,10 +11,13 @@ from random import Random
 from typing import Final
 
 from strandline.sim.plan import ClientSpec, Options
+from strandline.sim.transacting import TRANSACTING
 
 CHANCE: Final = 0.1
+_CHANCE_BESIDE_TRANSACTIONS: Final = 0.3
 GROUP: Final = "sg"
 _KIND: Final = "share"
+_ISOLATION: Final = "isolation"
 _OFFSETS_SEGMENT: Final = "offsets.topic.segment.bytes"
 
 
@@ -24,11 +27,21 @@ def share_groups(clients: Iterable[ClientSpec]) -> list[str]:
     return sorted(found)
 
 
+def group_settings(clients: Iterable[ClientSpec], group: str) -> dict[str, str]:
+    """The settings of a share group. Its members tell its isolation level, all of them the same."""
+    members = [each for each in clients if each.kind == _KIND and each.options["group"] == group]
+    settings = {"share.auto.offset.reset": "earliest"}
+    if any(each.options.get(_ISOLATION) == "committed" for each in members):
+        settings["share.isolation.level"] = "read_committed"
+    return settings
+
+
 def with_share_group(
     options: Options, clients: tuple[ClientSpec, ...], random: Random
 ) -> tuple[Options, tuple[ClientSpec, ...]]:
     """The seed, perhaps with members of a share group."""
-    if random.random() >= CHANCE:
+    writers = [each for each in clients if each.kind in TRANSACTING]
+    if random.random() >= (_CHANCE_BESIDE_TRANSACTIONS if writers else CHANCE):
         return options, clients
     topics = options.topics[: random.choice((1, 1, 2))]
     members = [
@@ -54,6 +67,10 @@ def with_share_group(
     if _OFFSETS_SEGMENT in options.settings:
         # A segment must hold what a change of a group writes at once: also of several members.
         settings[_OFFSETS_SEGMENT] = "10000"
+    if writers and random.random() < 0.7:
+        topics_read = {topics[0].name, writers[0].options["topic"]}
+        wishes = {"topic": ",".join(sorted(topics_read)), _ISOLATION: "committed"}
+        members = [replace(each, options={**each.options, **wishes}) for each in members]
     return replace(options, settings={**options.settings, **settings}), (*clients, *members)
 
 

@@ -7,7 +7,7 @@ coordinator of an id on purpose, some of them at the moment at which a decision 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from random import Random
 from typing import Final
@@ -21,7 +21,8 @@ CHANCE: Final = 0.2
 _BEGIN_US: Final = 300_000
 _STRIKES_MAX: Final = 4
 _COPIES: Final = 0.5
-_TRANSACTING: Final = ("transactional", "copier")
+TRANSACTING: Final = ("transactional", "copier")
+"""Kinds of clients that write in transactions."""
 
 
 def with_transactions(
@@ -51,9 +52,16 @@ def with_transactions(
     return replace(options, settings={**options.settings, **settings}), clients
 
 
+def written_by_name(clients: Iterable[ClientSpec]) -> set[str]:
+    """The topics that transactional producers write to without saying which one they mean, if the
+    name is given anew."""
+    writers = [each for each in clients if each.kind in TRANSACTING]
+    return {each.options["topic"] for each in writers if each.options.get("by") != "id"}
+
+
 def strikes_at_coordinators(draw: Draw) -> tuple[Action, ...]:
     """Faults of brokers that coordinate a transactional id; none in other seeds."""
-    ids = [each.options["id"] for each in draw.clients if each.kind in _TRANSACTING]
+    ids = [each.options["id"] for each in draw.clients if each.kind in TRANSACTING]
     random, options = draw.random, draw.options
     if not ids or random.random() < 0.3:
         return ()

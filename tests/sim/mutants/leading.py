@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Any, Final
 
-from strandline.cluster.controller.in_sync_proposals import _Judge
+from strandline.cluster.controller.in_sync_proposals import UNKNOWN_BROKER_EPOCH, _Judge
 from strandline.errors import ErrorCode
 from strandline.node import replica_host
 from strandline.node.hosted_replica import HostedReplica
@@ -18,15 +18,17 @@ from strandline.node.replicas import Replicas
 from strandline.replication.in_sync import Shrinking
 from strandline.replication.leader import Leader
 from strandline.replication.policies import DEFAULT
-from strandline.replication.progress import Progress
+from strandline.replication.progress import NO_BROKER_EPOCH, Progress
 from strandline.storage.leader_epochs import LeaderEpochs
-from strandline.types import BrokerId, Instant, Offset
+from strandline.types import BrokerId, Instant, Offset, TopicPartition
 from tests.sim.mutants.mutant import Mutant, SwitchOn, no, nothing, patch, together, yes
 
 _true_begin_epoch = Progress.begin_epoch
 _true_become_leader = Replica.become_leader
 _true_committed = Leader.committed
 _true_epoch_of = InSyncChanges._epoch_of
+_true_may_join = ReplicaHost.may_join
+_true_check_eligible = _Judge._check_eligible
 _true_failed = InSyncChanges._failed
 _true_give_role = Replicas._give_role
 _true_init = Leader.__init__
@@ -141,9 +143,24 @@ def _of_now(self: InSyncChanges, replica: HostedReplica, member: BrokerId) -> in
     return progress.broker_epoch
 
 
-def _unknown(self: InSyncChanges, *_: Any) -> int:
-    del self
-    return -1
+def _registered_now(self: InSyncChanges, replica: HostedReplica, member: BrokerId) -> int:
+    del replica
+    broker = self._metadata.image.brokers.get(member)
+    return -1 if broker is None else broker.epoch
+
+
+def _may_join_unregistered(
+    self: ReplicaHost, broker_id: BrokerId, broker_epoch: int, partition: TopicPartition
+) -> bool:
+    broker = self.metadata.image.brokers.get(broker_id)
+    is_unknown = broker_epoch == NO_BROKER_EPOCH and broker is not None
+    return is_unknown or _true_may_join(self, broker_id, broker_epoch, partition)
+
+
+def _trusts_unknown(self: _Judge, broker: BrokerId, epoch: int, members: Any, brokers: Any) -> None:
+    if epoch == UNKNOWN_BROKER_EPOCH:
+        epoch = brokers.epochs.get(broker, epoch)
+    _true_check_eligible(self, broker, epoch, members, brokers)
 
 
 def _stays(self: Replicas, replica: Replica, state: Any, now: Instant) -> Any:
@@ -302,7 +319,17 @@ LEADING: Final = (
         "name-broker-epochs",
         "A proposal names the registration under which each member fetched (KIP-903).",
         ("I-16",),
-        patch(InSyncChanges, _epoch_of=_unknown),
+        patch(InSyncChanges, _epoch_of=_registered_now),
+    ),
+    Mutant(
+        "join-when-registered",
+        "A process that has fetched without an epoch, since it has not heard of its registration "
+        "yet, does not join by that fetch (KIP-903).",
+        ("I-16",),
+        together(
+            patch(ReplicaHost, may_join=_may_join_unregistered),
+            patch(_Judge, _check_eligible=_trusts_unknown),
+        ),
     ),
     Mutant(
         "name-the-life-that-qualified",

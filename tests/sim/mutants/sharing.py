@@ -7,7 +7,12 @@ from typing import Any, Final
 
 from strandline.errors import ErrorCode
 from strandline.node.sharing import leading
-from strandline.node.sharing.leading import LedSharePartition, LedSharePartitions, Told
+from strandline.node.sharing.leading import (
+    READ_UNCOMMITTED,
+    LedSharePartition,
+    LedSharePartitions,
+    Told,
+)
 from strandline.sharing.partition import SharePartition
 from strandline.sharing.runs import DONE, RecordState, StateBatch, Status
 from strandline.sharing.values import AckBatch
@@ -47,6 +52,11 @@ def _forgotten(
     told(ErrorCode.NONE, now)
 
 
+def _uncommitted(self: LedSharePartitions, group_id: str) -> int:
+    del self, group_id
+    return READ_UNCOMMITTED
+
+
 SHARING: Final = (
     Mutant(
         "one-member-at-a-time",
@@ -77,5 +87,12 @@ SHARING: Final = (
         "A record that a member forgets is given to another one when its lock is over (KIP-932).",
         ("I-59",),
         patch(SharePartition, _let_go=nothing, next_deadline=nothing),
+    ),
+    Mutant(
+        "share-what-is-decided",
+        "Members of a share group that reads committed records are given nothing undecided and "
+        "nothing aborted (KIP-932).",
+        ("I-34",),
+        patch(LedSharePartitions, isolation_of=_uncommitted),
     ),
 )

@@ -193,6 +193,8 @@ class _Judge:
             problem = "is shutting down"
         elif epoch not in (UNKNOWN_BROKER_EPOCH, registered):
             problem = f"is registered under the epoch {registered}, not {epoch}"
+        elif epoch == UNKNOWN_BROKER_EPOCH and broker not in members.in_sync:
+            problem = "has not fetched under its registration yet"
         elif broker in members.in_sync and members.standings[broker] is not Standing.PRESENT:
             problem = "has restarted since it was in sync"
         else:

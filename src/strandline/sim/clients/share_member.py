@@ -1,6 +1,6 @@
 """Members of share groups (KIP-932): they join, acquire records, and say what becomes of them.
 
-`client share w1 group=sg topic=t stay=3s away=1s work=100ms`
+`client share w1 group=sg topic=t stay=3s away=1s work=100ms isolation=committed`
 
     apart ── comes ──> member: beats, fetches, acknowledges ── vanishes without a word ──> apart
 
@@ -22,13 +22,16 @@ from strandline.client.share_group.settings import EXPLICIT, ShareSettings
 from strandline.errors import CorruptRecords, ProtocolError
 from strandline.protocol.acknowledge_type import AckType
 from strandline.protocol.apis import ApiKey
+from strandline.sim.clients.batches import value_of
 from strandline.sim.clients.client import Place, SimClient, place_of
 from strandline.sim.clients.client_options import ClientOptions
 from strandline.sim.clients.cluster import REQUEST_TIMEOUT_US
 from strandline.sim.clients.connection import Connection, Outcome
 from strandline.sim.clients.share_holds import ShareHolds
 from strandline.sim.clients.share_watch import ShareWatch
+from strandline.sim.clients.subscription_state import ISOLATIONS
 from strandline.sim.clients.world import ClientWorld
+from strandline.sim.history.operations import Delivered
 from strandline.sim.plan import ClientSpec
 from strandline.types import TopicPartition
 
@@ -56,6 +59,7 @@ class ShareMember(SimClient):
         self._work_us = options.time_us("work", "0ms")
         self._records_max = options.number("max-records", 20, least=1)
         self._forgets = options.number("forgets", 3)
+        options.one_of("isolation", ISOLATIONS)  # its group has that setting, if it is committed
         self._stay_us = options.time_us("stay", "0s")
         self._away_us = options.time_us("away", "1s")
         self._core: ShareConsumerCore | None = None
@@ -208,10 +212,18 @@ class ShareMember(SimClient):
         self._is_polling = False
         records = core.end_poll(self.now_ms)
         for each in records:
+            self._note(each)
             self._judge(core, each)
         works = self._work_us and not self.is_finishing and records
         self._polls_at_us = self.now_us + (self.about(self._work_us) if works else 1_000)
         self.wake_at(self._polls_at_us)
+
+    def _note(self, record: ShareRecord) -> None:
+        view = self.cluster.view(record.topic)
+        if view is not None:
+            place = place_of(TopicPartition(record.topic, record.partition), view.topic_id)
+            value = value_of(record.value)
+            self.world.history.append(Delivered(self.name, place, record.offset, value))
 
     def _judge(self, core: ShareConsumerCore, record: ShareRecord) -> None:
         at = TopicPartition(record.topic, record.partition)

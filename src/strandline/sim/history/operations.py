@@ -155,8 +155,17 @@ class TransactionEnded(NamedTuple):
     is_committed: bool
 
 
+class Delivered(NamedTuple):
+    """A member of a share group was given a record: perhaps again, and in no certain order."""
+
+    consumer: str
+    partition: Partition
+    offset: int
+    value: Value
+
+
 TransactionEvent: TypeAlias = (
-    WriterBegan | TransactionBegan | OffsetsSent | CommitAsked | TransactionEnded
+    WriterBegan | TransactionBegan | OffsetsSent | CommitAsked | TransactionEnded | Delivered
 )
 TRANSACTION_EVENTS = (
     WriterBegan,
@@ -164,8 +173,9 @@ TRANSACTION_EVENTS = (
     OffsetsSent,
     CommitAsked,
     TransactionEnded,
+    Delivered,
 )
-"""What `transactions` judges, and not `checker`: it is about no partition."""
+"""What `transactions` judges, and not `checker`: it is about no partition, or in no order."""
 
 PartitionEvent: TypeAlias = (
     Sent

@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 from strandline.sim.history.operations import (
     CommitAsked,
+    Delivered,
     Event,
     OffsetsSent,
     Partition,
@@ -80,7 +81,10 @@ class TransactionJudge:
         for event in events:
             match event:
                 case Polled() if event.consumer in self._committed_readers:
-                    self._polled(event)
+                    for offset, value in event.records:
+                        self._given(event, offset, value)
+                case Delivered() if event.consumer in self._committed_readers:
+                    self._given(event, event.offset, event.value)
                 case Sent() if event.transaction is not None:
                     transaction = self._transactions[event.transaction]
                     transaction.values[event.value] = event.partition
@@ -115,26 +119,24 @@ class TransactionJudge:
             found += self._judged(transaction, may_be_gone, offsets)
         return found
 
-    def _polled(self, event: Polled) -> None:
-        is_last = event.consumer in self._last_readers
-        for offset, value in event.records:
-            transaction = self._by_value.get(value)
-            if transaction is None:
-                continue
-            if is_last:
-                self._there.add(value)
-            is_too_early = transaction.asked_by is None
-            if (is_too_early or transaction.is_committed is False) and value not in self._told:
-                self._told.add(value)
-                why = "no producer had requested its commit" if is_too_early else "it was aborted"
-                self._found.append(
-                    TransactionFinding(
-                        ABORTED_READ,
-                        f"{event.consumer} was given {value!r} at offset {offset} of transaction "
-                        f"{transaction.name}, but {why}",
-                        event.partition,
-                    )
+    def _given(self, event: Polled | Delivered, offset: int, value: Value) -> None:
+        transaction = self._by_value.get(value)
+        if transaction is None:
+            return
+        if event.consumer in self._last_readers:
+            self._there.add(value)
+        is_too_early = transaction.asked_by is None
+        if (is_too_early or transaction.is_committed is False) and value not in self._told:
+            self._told.add(value)
+            why = "no producer had requested its commit" if is_too_early else "it was aborted"
+            self._found.append(
+                TransactionFinding(
+                    ABORTED_READ,
+                    f"{event.consumer} was given {value!r} at offset {offset} of transaction "
+                    f"{transaction.name}, but {why}",
+                    event.partition,
                 )
+            )
 
     def _judged(
         self,
