@@ -144,6 +144,64 @@ def test_why_that_makes_no_sense(run: Run) -> None:
     assert (ended.code, "no error with the name 'NONSENSE'" in ended.err) == (1, True)
 
 
+@pytest.mark.parametrize("error", [(), ("--error", "NOT_ENOUGH_REPLICAS")])
+def test_why_of_a_topic_that_does_not_exist(run: Run, error: tuple[str, ...]) -> None:
+    ended = run("why", "ordres", *error)
+    assert (ended.code, ended.err) == (
+        1,
+        "There is no topic 'ordres'. [UNKNOWN_TOPIC_OR_PARTITION]",
+    )
+    assert "topic ordres: there is no such topic; did you mean 'orders'?\n" in ended.out
+    assert "stands still" not in ended.out
+    assert "told by   broker 1, 2, 3\n" in ended.out
+    ended = run("why", "ordres", *error, "--json")
+    assert (ended.code, [each["rule"] for each in ended.json]) == (1, ["unknown-topic"])
+
+
+def test_why_of_a_partition_that_does_not_exist(run: Run) -> None:
+    ended = run("why", "orders/7")
+    assert (ended.code, ended.err) == (
+        1,
+        "There is no partition 7 of topic 'orders'. [UNKNOWN_TOPIC_OR_PARTITION]",
+    )
+    assert "orders-7: the topic has the partitions 0 to 1\n" in ended.out
+
+
+def test_why_of_a_topic_that_exists_by_now(cluster: Cluster, run: Run) -> None:
+    assert run("consume", "late", "--exit-at-end").code == 1
+    assert "topic late: there is no such topic\n" in run("why").out
+    assert run("why", "late").code == 1
+    cluster.create_topic("late", replication_factor=3)
+    cluster.wait_until_in_sync("late")
+    ended = run("why", "late")
+    assert (ended.code, ended.out) == (
+        0,
+        "Nothing that the brokers know of is refused or stands still.\n",
+    )
+    assert "topic late" not in run("why").out
+    by_error = run("why", "late", "--error", "UNKNOWN_TOPIC_OR_PARTITION").out
+    assert "topic late: it was not known then, and is known now\n" in by_error
+    assert "ends by" not in by_error
+
+
+def test_why_of_a_group_that_does_not_exist(cluster: Cluster, run: Run) -> None:
+    ended = run("why", "--group", "nothing")
+    assert (ended.code, ended.out) == (1, "")
+    assert ended.err == "There is no group 'nothing'. [GROUP_ID_NOT_FOUND]"
+    send(cluster.bootstrap_servers, "orders", b"m")
+    consumed = run("consume", "orders", "--group", "readers", "--exit-at-end")
+    assert consumed.code == 0, consumed.err
+    assert "the group has no members" in run("why", "--group", "readers").out
+
+
+def test_a_broker_that_found_something_twice_is_named_once() -> None:
+    """Brokers before 0.2 tell each refusal alone."""
+    finding = {"rule": "r", "about": "a", "cause": "c", "since_wall_ms": 5, "evidence": ["x"]}
+    twice = [finding, {**finding, "since_wall_ms": 3, "evidence": ["y"]}]
+    (told,) = merge({BrokerId(1): {"findings": twice}, BrokerId(2): {"findings": [finding]}})
+    assert (told["brokers"], told["since_wall_ms"], told["evidence"]) == ([1, 2], 3, ["x", "y"])
+
+
 def test_what_brokers_found_alike_is_told_once() -> None:
     finding = {"rule": "r", "about": "a", "cause": "c", "since_wall_ms": 5, "evidence": ["x"]}
     answers = {

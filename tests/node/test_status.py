@@ -11,11 +11,12 @@ import pytest
 from strandline.node.status import document, metrics, reference
 from strandline.protocol.messages.inspect import InspectRequest
 from strandline.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from strandline.storage.files import DiskFull
 from strandline.types import BrokerId
 from tests.node.followers import Cluster
 from tests.node.messages import batch, fetch, produce
 from tests.node.test_follower_sessions import Follower
-from tests.node.world import World
+from tests.node.world import World, failing
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -172,6 +173,39 @@ def test_refusals_are_counted_by_what_they_are_about(world: World) -> None:
     assert any(api == "METADATA" and "missing too" in about for _, api, about in found)
     errors = {(each["api"], each["error"]): each["count"] for each in status(world)["errors"]}
     assert errors["PRODUCE", "UNKNOWN_TOPIC_OR_PARTITION"] == 2
+
+
+def unusable(found: Any) -> list[tuple[str, bool]]:
+    """The partitions whose replicas cannot be used, and whether they wait for room."""
+    return [
+        (each["topic"], each["delayed"])
+        for each in found["partitions"]
+        if each["unavailable"] is not None
+    ]
+
+
+def test_replicas_that_wait_for_room_are_counted_and_named(world: World) -> None:
+    world.files.on_call = failing({"create"}, "/late-0/", DiskFull)
+    world.create_topic("late")
+    found = status(world)
+    assert (found["totals"]["delayed_replicas"], found["totals"]["offline_replicas"]) == (1, 0)
+    assert unusable(found) == [("late", True)]
+    assert 'strandline_delayed_replicas{broker="1"} 1' in metrics.exposition(found).splitlines()
+    world.files.on_call = None
+    world.advance(10_000)
+    found = status(world)
+    assert (found["totals"]["delayed_replicas"], unusable(found)) == (0, [])
+    del found["totals"]["delayed_replicas"]  # as of a broker that does not say it
+    assert "strandline_delayed_replicas{" not in metrics.exposition(found)
+
+
+def test_a_replica_whose_disk_failed_is_offline_and_waits_for_nothing(world: World) -> None:
+    world.files.on_call = failing({"create"}, "/late-0/")
+    world.create_topic("late")
+    found = status(world)
+    assert (found["totals"]["delayed_replicas"], found["totals"]["offline_replicas"]) == (0, 1)
+    assert unusable(found) == [("late", False)]
+    world.files.on_call = None
 
 
 def test_changes_have_reasons(cluster: Cluster) -> None:

@@ -20,6 +20,7 @@ from strandline.records._kernels import sentence_about
 from strandline.types import BrokerId
 
 _CHANGES_SHOWN: Final = 10
+_PARTITIONS_SHOWN: Final = 10
 _CLEAR: Final = "\x1b[H\x1b[2J"
 Documents = Mapping[BrokerId, Any]
 
@@ -126,7 +127,7 @@ def print_cluster(documents: Documents) -> None:
          "SIZE", "WAITING", "SHRINKS", "EXPANDS"),
         (_broker_row(broker, document["totals"]) for broker, document in documents.items()),
     )  # fmt: skip
-    lacking = list(_lacking(newest))
+    lacking = list(_lacking(newest, documents))
     if lacking:
         click.echo()
         print_table(
@@ -136,7 +137,7 @@ def print_cluster(documents: Documents) -> None:
         count = len(newest["partitions"])
         all_of_them = "The partition is" if count == 1 else f"All {count:,} partitions are"
         click.echo(f"{all_of_them} fully replicated.")
-    for line in _certificate_lines(documents):
+    for line in (*_unusable_lines(documents), *_certificate_lines(documents)):
         click.echo(line)
     groups = [group for document in documents.values() for group in document["groups"]]
     if groups:
@@ -146,6 +147,29 @@ def print_cluster(documents: Documents) -> None:
             sorted(_group_row(group, documents) for group in groups),
         )
     print_transactions(documents)
+
+
+def _unusable_lines(documents: Documents) -> Iterator[str]:
+    """Replicas that stand still: for want of room, or because their disk has failed."""
+    for broker, document in documents.items():
+        for is_delayed in (True, False):
+            found = [
+                each
+                for each in document["partitions"]
+                # Brokers before 0.2 do not say which of them are delayed.
+                if each["unavailable"] and each.get("delayed", False) is is_delayed
+            ]
+            if found:
+                names = [f"{each['topic']}/{each['partition']}" for each in found]
+                more = len(names) - _PARTITIONS_SHOWN
+                listed = ", ".join(names[:_PARTITIONS_SHOWN])
+                listed += f" and {more:,} more" if more > 0 else ""
+                yield f"Broker {broker} {_cannot_use(listed, found[0])}"
+
+
+def _cannot_use(what: str, partition: Mapping[str, Any]) -> str:
+    until = " until there is room again" if partition.get("delayed", False) else ""
+    return f"cannot use {what}{until}: {partition['unavailable']}"
 
 
 def _certificate_lines(documents: Documents) -> Iterator[str]:
@@ -222,14 +246,26 @@ def _broker_row(broker: BrokerId, totals: Mapping[str, Any]) -> tuple[object, ..
     )
 
 
-def _lacking(document: Mapping[str, Any]) -> Iterator[tuple[object, ...]]:
-    alive = {each["broker"] for each in document["brokers"]}
-    for each in document["partitions"]:
+def _lacking(newest: Mapping[str, Any], documents: Documents) -> Iterator[tuple[object, ...]]:
+    """Partitions by the newest metadata. Which replica cannot be used says its own broker."""
+    alive = {each["broker"] for each in newest["brokers"]}
+    unusable: dict[tuple[str, int], list[int]] = {}
+    for broker, own in documents.items():
+        for each in own["partitions"]:
+            if each["unavailable"]:
+                unusable.setdefault((each["topic"], each["partition"]), []).append(broker)
+    for each in newest["partitions"]:
         missing = [broker for broker in each["replicas"] if broker not in each["in_sync"]]
         has_leader = each["leader"] in alive
-        if has_leader and not missing:
+        broken = unusable.get((each["topic"], each["partition"]), [])
+        counted = [broker for broker in broken if broker in each["in_sync"]]
+        lacks = [] if has_leader else ["a leader"]
+        if has_leader and missing:
+            lacks.append(f"broker {_ids(missing)} in sync")
+        if has_leader and counted:
+            lacks.append(f"a replica on broker {_ids(counted)} that can be used")
+        if not lacks:
             continue
-        lacks = "a leader" if not has_leader else f"broker {_ids(missing)} in sync"
         yield (
             each["topic"],
             each["partition"],
@@ -237,7 +273,7 @@ def _lacking(document: Mapping[str, Any]) -> Iterator[tuple[object, ...]]:
             each["leader_epoch"],
             _ids(each["in_sync"]),
             _ids(each["replicas"]),
-            lacks,
+            " and ".join(lacks),
         )
 
 
@@ -268,6 +304,10 @@ def print_partitions(documents: Documents) -> None:
             f"epoch {partition['leader_epoch']}  in sync {_ids(partition['in_sync']) or '-'}  "
             f"of {_ids(partition['replicas'])}"
         )
+        for broker, document in documents.items():
+            for own in document["partitions"]:
+                if (own["topic"], own["partition"]) == at and own["unavailable"]:
+                    click.echo(f"broker {broker} {_cannot_use('its replica', own)}")
         replicas = [
             (broker, replica)
             for broker, document in documents.items()

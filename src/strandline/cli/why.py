@@ -16,8 +16,10 @@ from strandline.cli.connecting import (
 )
 from strandline.cli.output import print_json, time_text
 from strandline.cli.place import Place, place_argument
+from strandline.client.admin_groups import GroupAdmin
+from strandline.client.cluster import ClusterClient
 from strandline.client.inspection import answers_of, inspect_each
-from strandline.errors import ProtocolError
+from strandline.errors import ErrorCode, ProtocolError
 from strandline.types import BrokerId
 
 
@@ -46,20 +48,32 @@ def why(
     arguments = {name: value for name, value in asked.items() if value is not None}
     with open_cluster(bootstrap, patience_ms=LOOKING_MS) as client:
         found = inspect_each(client, "why", **arguments)
-    answers = answers_of(found)
-    silent = {each: d for each, d in found.items() if isinstance(d, ProtocolError)}
-    if not answers:
-        raise next(iter(silent.values()))
-    findings = merge(answers)
+        answers = answers_of(found)
+        silent = {each: d for each, d in found.items() if isinstance(d, ProtocolError)}
+        if not answers:
+            raise next(iter(silent.values()))
+        findings = merge(answers)
+        if group is not None and not findings and not silent:
+            _check_group(client, group)
+    # Brokers before 0.2 do not say it.
+    is_missing = place is not None and not any(d.get("known", True) for d in answers.values())
     if as_json:
         print_json(findings)
-        return
-    for broker, refusal in silent.items():
-        click.echo(f"Broker {broker} does not answer: {refusal.message}", err=True)
-    if not findings:
-        click.echo("Nothing that the brokers know of is refused or stands still.")
-    for finding in findings:
-        _print(finding, bootstrap)
+    else:
+        for broker, refusal in silent.items():
+            click.echo(f"Broker {broker} does not answer: {refusal.message}", err=True)
+        for finding in findings:
+            _print(finding, bootstrap)
+        if not findings and not is_missing:
+            click.echo("Nothing that the brokers know of is refused or stands still.")
+    if is_missing:
+        raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no {place}.")
+
+
+def _check_group(client: ClusterClient, group: str) -> None:
+    """Raises `ProtocolError` (GROUP_ID_NOT_FOUND). To list groups makes no topic for them."""
+    if all(each.group != group for each in GroupAdmin(client).list_all()):
+        raise ProtocolError(ErrorCode.GROUP_ID_NOT_FOUND, f"There is no group '{group}'.")
 
 
 def merge(answers: Mapping[BrokerId, Any]) -> list[dict[str, Any]]:
@@ -67,9 +81,12 @@ def merge(answers: Mapping[BrokerId, Any]) -> list[dict[str, Any]]:
     found: dict[tuple[object, ...], dict[str, Any]] = {}
     for broker, document in answers.items():
         for finding in document["findings"]:
-            key = (finding["rule"], finding["about"], finding["cause"])
+            # Brokers before 0.2 do not say what is over.
+            is_over = finding.get("over", False)
+            key = (finding["rule"], finding["about"], finding["cause"], is_over)
             known = found.setdefault(key, {**finding, "evidence": [], "brokers": []})
-            known["brokers"].append(broker)
+            if broker not in known["brokers"]:
+                known["brokers"].append(broker)
             known["evidence"] += [e for e in finding["evidence"] if e not in known["evidence"]]
             known["since_wall_ms"] = _earlier(known["since_wall_ms"], finding["since_wall_ms"])
     return list(found.values())

@@ -16,7 +16,7 @@ from strandline.protocol.declare import Scalar, shape_of
 from strandline.types import NO_TOPIC_ID
 
 _TOPIC_NAMES: Final = ("topic", "topic_name", "name")
-_PARTITION_NAMES: Final = ("partition_index", "index", "partition")
+_PARTITION_NAMES: Final = ("partition_index", "index", "partition", "partition_id")
 _GROUP_NAMES: Final = ("group_id", "group", "key")
 
 

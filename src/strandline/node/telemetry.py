@@ -34,7 +34,7 @@ class Telemetry:
     ) -> None:
         """`explain` says why something was refused, in a sentence for the log."""
         self.history = History(replicas)
-        self.refusals = Refusals(metadata, explain)
+        self.refusals = Refusals(metadata, replicas, explain)
         self.meters = Meters()
         self._outbox = outbox
 

@@ -44,6 +44,10 @@ class Totals:
     under_min_in_sync: int = fact("led here with fewer in-sync replicas than acks=all needs")
     without_leader: int = fact("partitions of the whole cluster without a leader")
     offline_replicas: int = fact("partitions that should be here, whose disk fails")
+    delayed_replicas: int = fact(
+        "partitions that should be here, and can be used as soon as there is room; those whose log "
+        "broke off count as offline, too"
+    )
     size_bytes: int = fact("bytes of all logs here")
     records_behind: int = fact("records that followed logs here are behind, as last heard")
     connections_parked: int = fact("requests that wait in this broker")

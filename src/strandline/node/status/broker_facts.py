@@ -82,6 +82,7 @@ def totals(
         under_min_in_sync=under_min,
         without_leader=sum(state.leader not in image.brokers for state in states),
         offline_replicas=len(replicas.offline),
+        delayed_replicas=len(replicas.delayed),
         size_bytes=size_bytes,
         records_behind=behind,
         connections_parked=len(purgatory),

@@ -155,6 +155,7 @@ class Partition:
     removing: list[int] = fact("replicas that a reassignment removes")
     recovering: bool = fact("whether it was led after an unclean election, and still is")
     unavailable: str | None = fact("why the replica that should be here cannot be used")
+    delayed: bool = fact("whether that ends as soon as there is room; else the disk has failed")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

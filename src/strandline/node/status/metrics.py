@@ -85,6 +85,12 @@ def _handles(name: str) -> Callable[[Json], Iterable[Sample]]:
     return lambda document: [({}, document["handles"][name])] if document["handles"] else []
 
 
+def _delayed_replicas(document: Json) -> Iterable[Sample]:
+    # Brokers before 0.2 do not say it.
+    found = document["totals"].get("delayed_replicas")
+    return [] if found is None else [({}, found)]
+
+
 def _offline_directories(document: Json) -> Iterable[Sample]:
     offline = [each for each in document["log_directories"] if each["offline_reason"] is not None]
     return [({}, len(offline))]
@@ -193,6 +199,9 @@ METRICS: Final[tuple[Metric, ...]] = (
            "KafkaController OfflinePartitionsCount", _total("without_leader")),
     Metric("strandline_offline_replicas", "gauge", "replicas here whose disk failed",
            "ReplicaManager OfflineReplicaCount", _total("offline_replicas")),
+    Metric("strandline_delayed_replicas", "gauge",
+           "replicas here that can be used as soon as there is room", "",
+           _delayed_replicas),
     Metric("strandline_offline_log_directories", "gauge", "log directories that failed",
            "LogManager OfflineLogDirectoryCount", _offline_directories),
     Metric("strandline_handles_limit", "gauge",

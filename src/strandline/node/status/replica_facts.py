@@ -48,9 +48,9 @@ def replica_facts(
 
 
 def partition_facts(
-    at: TopicPartition, partition: PartitionImage, unavailable: str | None
+    at: TopicPartition, partition: PartitionImage, unavailable: str | None, *, delayed: bool
 ) -> document.Partition:
-    """What the metadata say of a partition."""
+    """What the metadata say of a partition, and whether its replica here can be used."""
     return document.Partition(
         topic=at.topic,
         partition=at.partition,
@@ -65,6 +65,7 @@ def partition_facts(
         removing=list(partition.removing),
         recovering=partition.is_recovering,
         unavailable=unavailable,
+        delayed=delayed,
     )
 
 

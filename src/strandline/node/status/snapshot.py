@@ -107,8 +107,9 @@ def snapshot(node: NodeParts, now: Instant, asked: Asked, *, brief: bool) -> doc
 
 
 def _partitions(image: ClusterImage, replicas: Replicas, asked: Asked) -> list[document.Partition]:
+    delayed = frozenset(replicas.delayed)
     return [
-        partition_facts(at, partition, replicas.why_unavailable(at))
+        partition_facts(at, partition, replicas.why_unavailable(at), delayed=at in delayed)
         for at, partition in image.chosen(asked.topics, asked.number)
     ]
 

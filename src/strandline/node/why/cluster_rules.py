@@ -27,13 +27,17 @@ def no_controller(scene: Scene) -> Iterator[Finding]:
             None if last is None else last.wall_ms,
             () if last is None else (last.reason,),
         )
+    is_here = scene.node.controller_loop.is_controller
     for refusal in scene.refusals(ErrorCode.NOT_CONTROLLER):
         yield Finding(
             str(refusal.about),
-            "this broker is not the controller"
+            f"broker {scene.node.broker_id} is the controller now"
+            if is_here
+            else "this broker is not the controller"
             + ("" if controller is None else f"; broker {controller} is"),
             refusal.first.wall_ms,
             refusal_evidence(refusal, scene.now),
+            is_over=is_here,
         )
 
 
@@ -59,6 +63,7 @@ def election_refused(scene: Scene) -> Iterator[Finding]:
     for refusal in scene.refusals(*ELECTION_REFUSED.codes):
         at = refusal.about.topic_partition
         state = None if at is None else scene.image.partition(at)
+        leads = state is not None and state.leader == state.replicas[0]
         facts = () if state is None else (
             f"leader {state.leader}, preferred {state.replicas[0]}, in sync "
             f"{list(state.in_sync_replicas)}",
@@ -68,6 +73,7 @@ def election_refused(scene: Scene) -> Iterator[Finding]:
             refusal.message or "the election was refused",
             refusal.first.wall_ms,
             refusal_evidence(refusal, scene.now) + facts,
+            is_over=leads and refusal.code is ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
         )
 
 

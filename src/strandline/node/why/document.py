@@ -25,8 +25,11 @@ Change what it is made from, not the page.
 
 Each broker looks at what it knows: replicas, followers, groups, and the refusals that it has
 answered with since it started, of which it remembers the last 1000 kinds. An answer has a cause,
-since when, the evidence, and what ends it. The log of a broker tells each kind of refusal once a
-minute at most. These are the rules, and this page is made from them.
+since when, the evidence, and what ends it. A refusal that would not happen any more, since the
+topic exists or the disk works by now, for example, is told only where `--error` names its error. Of
+other refusals the evidence says how long ago the last one was. A topic, partition or group that
+does not exist ends the command with exit code 1. The log of a broker tells each kind of refusal
+once a minute at most. These are the rules, and this page is made from them.
 """
 
 

@@ -6,19 +6,24 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Final
 
-from strandline.cluster.topic_names import CONSUMER_OFFSETS
+from strandline.cluster.image import TopicImage
+from strandline.cluster.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from strandline.errors import ErrorCode
 from strandline.groups.consumer.image import ConsumerGroupState
 from strandline.groups.group import GroupState
 from strandline.groups.overview import GroupOverview
+from strandline.node.why.refusals import Refusal
 from strandline.node.why.rule import Finding, Rule, Scope
 from strandline.node.why.scene import Scene, refusal_evidence
 from strandline.node.why.writing_rules import refusal_rule, refused
+from strandline.protocol.apis import ApiKey
+from strandline.replication.leader import Leader
 from strandline.types import TopicPartition
 
 _UNSETTLED: Final = (ConsumerGroupState.ASSIGNING, ConsumerGroupState.RECONCILING)
 _SHOWN_MAX: Final = 10
 _REBALANCING: Final = (GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE)
+_IN_MOTION: Final = (*_REBALANCING, *_UNSETTLED)
 
 
 def _groups(scene: Scene) -> Iterator[GroupOverview]:
@@ -49,12 +54,14 @@ def rebalancing(scene: Scene) -> Iterator[Finding]:
             group.state_since_ms if group.state_since_ms >= 0 else None,
             tuple(evidence),
         )
+    unsettled = [each.group_id for each in _groups(scene) if each.state in _IN_MOTION]
     for refusal in scene.refusals(ErrorCode.REBALANCE_IN_PROGRESS):
         yield Finding(
             str(refusal.about),
             "members were told that the group rebalances",
             refusal.first.wall_ms,
             refusal_evidence(refusal, scene.now),
+            is_over=refusal.about.group not in unsettled,
         )
 
 
@@ -100,32 +107,55 @@ def loading(scene: Scene) -> Iterator[Finding]:
                 "this broker has just become the coordinator, and reads the groups from the log",
             )
     for refusal in scene.refusals(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS):
+        is_about_ids = refusal.api == ApiKey.INIT_PRODUCER_ID.name
         yield Finding(
             str(refusal.about),
             "no producer id could be granted: the metadata could not be written"
-            if refusal.api == "INIT_PRODUCER_ID"
+            if is_about_ids
             else "the coordinator was reading its groups",
             refusal.first.wall_ms,
             refusal_evidence(refusal, scene.now),
+            is_over=not is_about_ids and not _is_loading(scene),
         )
+
+
+def _is_loading(scene: Scene) -> bool:
+    """Whether any coordinator of this broker is loading. It does not say which one refused."""
+    node = scene.node
+    coordinators = (node.groups, node.transactions, node.sharing)
+    return any(each.is_used and each.host.loading for each in coordinators)
 
 
 def no_coordinator(scene: Scene) -> Iterator[Finding]:
     """Groups whose coordinator is away, or cannot store anything."""
     topic = scene.image.topics.get(CONSUMER_OFFSETS)
-    if topic is None:
+    codes = [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    if topic is not None:
+        yield from _not_stored(scene, topic)
+        codes.append(ErrorCode.NOT_COORDINATOR)
+    else:
         missing = scene.node.creation.refusal(CONSUMER_OFFSETS, scene.image)
         if missing is not None:
             cause = f"the topic of the groups cannot be made: {missing.message}"
             yield Finding(CONSUMER_OFFSETS, cause)
-        for refusal in scene.refusals(ErrorCode.COORDINATOR_NOT_AVAILABLE):
-            yield Finding(
-                str(refusal.about),
-                f"the topic {CONSUMER_OFFSETS} did not exist",
-                refusal.first.wall_ms,
-                refusal_evidence(refusal, scene.now),
-            )
-        return
+    for refusal in scene.refusals(*codes):
+        is_over = _is_served(scene, refusal)
+        if refusal.code is ErrorCode.NOT_COORDINATOR:
+            cause = f"{'this' if is_over else 'another'} broker coordinates the group"
+        elif topic is None and refusal.about.group is not None:
+            cause = f"the topic {CONSUMER_OFFSETS} did not exist"
+        else:
+            cause = "the coordinator was not available"
+        yield Finding(
+            str(refusal.about),
+            cause,
+            refusal.first.wall_ms,
+            refusal_evidence(refusal, scene.now),
+            is_over=is_over,
+        )
+
+
+def _not_stored(scene: Scene, topic: TopicImage) -> Iterator[Finding]:
     numbers = sorted(topic.partitions)
     if scene.group is not None:
         numbers = [scene.node.groups.host.partition_for(scene.group)]
@@ -139,8 +169,7 @@ def no_coordinator(scene: Scene) -> Iterator[Finding]:
                 f"`strandline why {CONSUMER_OFFSETS}/{number}` tells why",
             )
             continue
-        replica = scene.node.replicas.find(at)
-        leader = None if replica is None else replica.leader
+        leader = _leader_here(scene, at)
         if leader is not None and not leader.has_min_in_sync:
             yield Finding(
                 str(at),
@@ -149,15 +178,30 @@ def no_coordinator(scene: Scene) -> Iterator[Finding]:
                 None,
                 (f"in sync are {sorted(leader.in_sync.members)} of {list(leader.replicas)}",),
             )
-    for refusal in scene.refusals(ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR):
-        yield Finding(
-            str(refusal.about),
-            "another broker coordinates the group"
-            if refusal.code is ErrorCode.NOT_COORDINATOR
-            else "the coordinator was not available",
-            refusal.first.wall_ms,
-            refusal_evidence(refusal, scene.now),
-        )
+
+
+def _is_served(scene: Scene, refusal: Refusal) -> bool:
+    """Whether what was refused has its coordinator now: that can store something, or that is this
+    broker."""
+    node, about = scene.node, refusal.about
+    if about.group is not None and node.groups.is_used:
+        at = TopicPartition(CONSUMER_OFFSETS, node.groups.host.partition_for(about.group))
+    elif about.transactional_id is not None and node.transactions.is_used:
+        number = node.transactions.host.partition_for(about.transactional_id)
+        at = TopicPartition(TRANSACTION_STATE, number)
+    else:
+        return False
+    state, leader = scene.image.partition(at), _leader_here(scene, at)
+    if refusal.code is ErrorCode.NOT_COORDINATOR:
+        return leader is not None
+    if state is None or not scene.image.is_alive(state.leader):
+        return False
+    return state.leader != node.broker_id or (leader is not None and leader.has_min_in_sync)
+
+
+def _leader_here(scene: Scene, at: TopicPartition) -> Leader | None:
+    replica = scene.node.replicas.find(at)
+    return None if replica is None else replica.leader
 
 
 def member_gone(scene: Scene) -> Iterator[Finding]:

@@ -6,12 +6,38 @@ from collections.abc import Iterator
 from typing import Final
 
 from strandline.cluster.image import PartitionImage
-from strandline.errors import ErrorCode
+from strandline.errors import ErrorCode, StorageError
+from strandline.node.logs import Directory
+from strandline.node.replica import Replica
 from strandline.node.status.history import Kind
+from strandline.node.why.refusals import Refusal
 from strandline.node.why.rule import Finding, Rule, Scope
 from strandline.node.why.scene import Scene, refusal_evidence
 from strandline.node.why.words import brokers, refused
+from strandline.protocol.apis import ApiKey
+from strandline.storage.files import DiskFull
 from strandline.types import BrokerId, TopicPartition
+
+_OF_LOGS: Final = frozenset(
+    each.name
+    for each in (
+        ApiKey.PRODUCE,
+        ApiKey.FETCH,
+        ApiKey.LIST_OFFSETS,
+        ApiKey.DELETE_RECORDS,
+        ApiKey.OFFSET_FOR_LEADER_EPOCH,
+        ApiKey.WRITE_TXN_MARKERS,
+        ApiKey.DESCRIBE_PRODUCERS,
+        ApiKey.SHARE_FETCH,
+        ApiKey.SHARE_ACKNOWLEDGE,
+    )
+)
+"""Which KAFKA_STORAGE_ERROR speaks of the log of a partition. Of most others it speaks of the
+metadata."""
+_OF_DIRECTORIES: Final = frozenset(
+    each.name for each in (ApiKey.DESCRIBE_LOG_DIRS, ApiKey.ALTER_REPLICA_LOG_DIRS)
+)
+_LATELY_MS: Final = 10_000
 
 
 def without_leader(scene: Scene) -> Iterator[Finding]:
@@ -77,12 +103,14 @@ def elsewhere(scene: Scene) -> Iterator[Finding]:
         if at is None or state is None:
             continue
         last = scene.last(Kind.LEADER, at)
+        replica = scene.node.replicas.find(at)
         yield Finding(
             str(at),
             _leader_is(state, scene),
             None if last is None else last.wall_ms,
             refusal_evidence(refusal, scene.now)
             + (() if last is None else (f"leader epoch {last.leader_epoch}: {last.reason}",)),
+            is_over=replica is not None and replica.leader is not None,
         )
 
 
@@ -128,12 +156,48 @@ def bad_disk(scene: Scene) -> Iterator[Finding]:
         yield Finding(str(at), reason, None, tuple(evidence))
     for refusal in scene.refusals(ErrorCode.KAFKA_STORAGE_ERROR):
         if refusal.about.topic_partition not in found_here:
+            cause = refusal.message or "an operation of the disk under it failed"
+            is_over = _works_again(scene, refusal)
             yield Finding(
                 str(refusal.about),
-                refusal.message or "an operation of the disk under it failed",
+                "what failed then works again" if is_over else cause,
                 refusal.first.wall_ms,
                 refusal_evidence(refusal, scene.now),
+                is_over=is_over,
             )
+
+
+def _works_again(scene: Scene, refusal: Refusal) -> bool:
+    """Whether what was refused for its disk can be done again: of a log that it can be used, and
+    was written to since; of the metadata that they were."""
+    replicas, at = scene.node.replicas, refusal.about.topic_partition
+    if refusal.api in _OF_DIRECTORIES:
+        return all(each.offline_reason is None for each in replicas.logs.directories)
+    if refusal.api not in _OF_LOGS:
+        return scene.image.zxid > refusal.metadata_version
+    if at is None:
+        return False
+    replica, directory = replicas.find(at), replicas.logs.directory_of(at)
+    if replica is None or directory is None:
+        return True  # it is not here any more, or its log is made when it has a leader
+    if directory.offline_reason is not None:
+        return False
+    end = replica.log.log_end_offset
+    return refusal.log_end_offset != end or _has_room(scene, refusal, replica, directory)
+
+
+def _has_room(scene: Scene, refusal: Refusal, replica: Replica, directory: Directory) -> bool:
+    """Whether a disk that was full takes the largest batch again, and has refused nothing lately:
+    it may have a quota, of which its free space says nothing."""
+    if refusal.message != DiskFull.for_clients:
+        return False
+    if scene.now.monotonic_ms - refusal.last.monotonic_ms < _LATELY_MS:
+        return False
+    try:
+        free_bytes = scene.node.replicas.logs.files.free_bytes(directory.path)
+    except StorageError:
+        return False  # a disk that cannot be examined does not work
+    return free_bytes >= replica.log.config.max_message_bytes
 
 
 def _leader_is(state: PartitionImage, scene: Scene) -> str:

@@ -11,6 +11,7 @@ from strandline.node.status.history import Kind
 from strandline.node.why.rule import Finding, Rule, Scope
 from strandline.node.why.scene import Scene, refusal_evidence
 from strandline.node.why.words import brokers, follower, refused
+from strandline.protocol.apis import ApiKey
 from strandline.replication.in_sync import Committed
 from strandline.replication.leader import Leader
 
@@ -128,12 +129,25 @@ def out_of_sync(scene: Scene) -> Iterator[Finding]:
 def timed_out(scene: Scene) -> Iterator[Finding]:
     """Produces whose outcome was not known in time."""
     for refusal in scene.refusals(ErrorCode.REQUEST_TIMED_OUT):
+        at, end = refusal.about.topic_partition, refusal.log_end_offset
+        replica = None if at is None else scene.node.replicas.find(at)
+        is_over = (
+            refusal.api == ApiKey.PRODUCE.name
+            and replica is not None
+            and end is not None
+            and replica.log.high_watermark >= end
+        )
         yield Finding(
             str(refusal.about),
-            "the in-sync replicas did not have the records before the client's timeout; they are "
-            "in the leader's log all the same, and may be committed later",
+            "the in-sync replicas did not have the records before the client's timeout; "
+            + (
+                f"everything below offset {end} is committed by now"
+                if is_over
+                else "they are in the leader's log all the same, and may be committed later"
+            ),
             refusal.first.wall_ms,
             refusal_evidence(refusal, scene.now),
+            is_over=is_over,
         )
 
 

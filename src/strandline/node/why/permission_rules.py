@@ -13,7 +13,8 @@ from strandline.node.why.rule import Finding, Rule, Scope
 from strandline.node.why.scene import Scene, refusal_evidence
 
 if TYPE_CHECKING:
-    from strandline.node.authorization.audit import Denial
+    from strandline.authorization.authorizer import Verdict
+    from strandline.node.authorization.audit import Asked, Denial
 
 _OPTIONS: Final = {
     ResourceType.TOPIC: "--topic",
@@ -48,29 +49,34 @@ def _denied(scene: Scene, *, kinds: tuple[ResourceType, ...], code: ErrorCode) -
     for denial in reversed(authority.audit.denials.values()):
         asked = denial.asked
         if asked.resource_type in kinds and name in (None, asked.resource):
-            yield _finding(denial, scene)
+            verdict = authority.authorizer.authorize(
+                asked.principal, asked.host, asked.operation, asked.resource_type, asked.resource
+            )
+            yield _finding(asked, denial, verdict, scene)
 
 
-def _finding(denial: Denial, scene: Scene) -> Finding:
-    asked = denial.asked
+def _finding(asked: Asked, denial: Denial, verdict: Verdict, scene: Scene) -> Finding:
+    """What was denied, and by what it would be now."""
     about = f"{asked.resource_type.word} {asked.resource!r}"
     ago_s = (scene.now.monotonic_ms - denial.at.monotonic_ms) / 1000
     code = _CODES.get(asked.resource_type, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    lacks = f"{asked.operation.word} of {about}"
     return Finding(
         about,
-        f"{asked.principal} at {asked.host} lacks {asked.operation.word} of {about}: "
-        f"{denial.reason}",
+        f"{asked.principal} at {asked.host} lacked {lacks}, and has it now: {verdict.reason}"
+        if verdict.is_allowed
+        else f"{asked.principal} at {asked.host} lacks {lacks}: {verdict.reason}",
         denial.first.wall_ms,
         (f"{asked.api} was refused with {code.name}, last {ago_s:.1f} s ago",),
-        _remedy(denial),
+        _remedy(asked, verdict),
+        is_over=verdict.is_allowed,
     )
 
 
-def _remedy(denial: Denial) -> str:
-    asked = denial.asked
+def _remedy(asked: Asked, verdict: Verdict) -> str:
     option = _OPTIONS.get(asked.resource_type)
     where = "--cluster" if option is None else f"{option} {quote(asked.resource)}"
-    if denial.is_by_acl:
+    if verdict.is_by_acl:
         return f"Remove the ACL that denies it: strandline acls list {where} shows it."
     return (
         f"strandline acls add --allow-principal {quote(str(asked.principal))} "

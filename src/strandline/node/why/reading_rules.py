@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from difflib import get_close_matches
 from typing import Final
 
 from strandline.errors import ErrorCode
 from strandline.node.purgatory import Tells
+from strandline.node.why.refusals import About
 from strandline.node.why.rule import Finding, Rule, Scope
 from strandline.node.why.scene import Scene, refusal_evidence
+from strandline.types import TopicId
 
 
 def out_of_range(scene: Scene) -> Iterator[Finding]:
@@ -81,7 +84,7 @@ def nothing_to_read(scene: Scene) -> Iterator[Finding]:
 
 
 def unknown_topic(scene: Scene) -> Iterator[Finding]:
-    """Topics and partitions that do not exist."""
+    """Topics and partitions that do not exist, or did not when a client asked for them."""
     codes = (
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.UNKNOWN_TOPIC_ID,
@@ -90,7 +93,15 @@ def unknown_topic(scene: Scene) -> Iterator[Finding]:
     seen: set[str] = set()
     for refusal in scene.refusals(*codes):
         about = str(refusal.about)
-        if about not in seen:
+        if _is_known(scene, refusal.about):
+            yield Finding(
+                about,
+                "it was not known then, and is known now",
+                refusal.first.wall_ms,
+                refusal_evidence(refusal, scene.now),
+                is_over=True,
+            )
+        elif about not in seen:
             seen.add(about)
             yield _missing(scene, refusal.about.topic, about, refusal.first.wall_ms,
                            refusal_evidence(refusal, scene.now))  # fmt: skip
@@ -100,6 +111,17 @@ def unknown_topic(scene: Scene) -> Iterator[Finding]:
         yield _missing(scene, scene.topic, f"topic {scene.topic}", None, ())
     elif scene.partition is not None and not any(scene.partitions()):
         yield _missing(scene, scene.topic, f"{scene.topic}-{scene.partition}", None, ())
+
+
+def _is_known(scene: Scene, about: About) -> bool:
+    """Whether there is by now what was refused as unknown. A topic may be named by its id."""
+    if about.topic is None:
+        return False
+    topic = scene.image.topics.get(about.topic)
+    if topic is None:
+        with suppress(ValueError):
+            topic = scene.image.topic_by_id(TopicId(about.topic))
+    return topic is not None and (about.partition is None or about.partition in topic.partitions)
 
 
 def _missing(
@@ -119,6 +141,22 @@ def _missing(
     )
 
 
+UNKNOWN_TOPIC: Final = Rule(
+    "unknown-topic",
+    "A topic or partition is unknown",
+    Scope.PARTITION,
+    (
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+    ),
+    "It does not exist, was deleted, or was made anew under the same name, which gives it "
+    "another id (KIP-516).",
+    "`strandline topics create`, or auto.create.topics.enable. Clients that know an old id ask "
+    "again by themselves.",
+    ("auto.create.topics.enable",),
+    unknown_topic,
+)
 RULES: Final = (
     Rule(
         "offset-out-of-range",
@@ -156,20 +194,5 @@ RULES: Final = (
         (),
         nothing_to_read,
     ),
-    Rule(
-        "unknown-topic",
-        "A topic or partition is unknown",
-        Scope.PARTITION,
-        (
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            ErrorCode.UNKNOWN_TOPIC_ID,
-            ErrorCode.INCONSISTENT_TOPIC_ID,
-        ),
-        "It does not exist, was deleted, or was made anew under the same name, which gives it "
-        "another id (KIP-516).",
-        "`strandline topics create`, or auto.create.topics.enable. Clients that know an old id ask "
-        "again by themselves.",
-        ("auto.create.topics.enable",),
-        unknown_topic,
-    ),
+    UNKNOWN_TOPIC,
 )

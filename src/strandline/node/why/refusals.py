@@ -17,6 +17,7 @@ from strandline.errors import ErrorCode
 from strandline.node.answer_errors import AnswerError, errors_in
 from strandline.node.metadata import Metadata
 from strandline.node.outbox import AnsweredRequest, Origin, Refused
+from strandline.node.replicas import Replicas
 from strandline.protocol.apis import ApiKey
 from strandline.types import NO_TOPIC_ID, Instant, TopicPartition
 
@@ -42,6 +43,9 @@ _QUIET: Final = frozenset(
     }
 )
 """Told to clients in the normal course of things, which ask again: not for the log."""
+_GROUP_KEY: Final = 0
+_TRANSACTION_KEY: Final = 1
+"""Kinds of keys in FindCoordinator: one request has keys of one kind."""
 
 
 class About(NamedTuple):
@@ -50,12 +54,15 @@ class About(NamedTuple):
     topic: str | None = None
     partition: int | None = None
     group: str | None = None
+    transactional_id: str | None = None
 
     def __str__(self) -> str:
         if self.topic is not None and self.partition is not None:
             return f"{self.topic}-{self.partition}"
         if self.topic is not None:
             return f"topic {self.topic}"
+        if self.transactional_id is not None:
+            return f"transactional id {self.transactional_id}"
         return "the request" if self.group is None else f"group {self.group}"
 
     @property
@@ -68,7 +75,8 @@ class About(NamedTuple):
 
 @dataclass(slots=True)
 class Refusal:
-    """One kind of refusal about one thing. The client and the sentence are the newest ones."""
+    """One kind of refusal about one thing. The client, the sentence, and what says how things stood
+    then, are of the newest one."""
 
     code: ErrorCode
     api: str
@@ -78,15 +86,22 @@ class Refusal:
     client_id: str
     client_host: str
     message: str | None
+    metadata_version: int
+    """The last transaction of the metadata store that this broker knew."""
+    log_end_offset: int | None
+    """Where the log of the partition ended on this broker; None if there was none to be used."""
     count: int = 1
 
 
 class Refusals:
     """See the module."""
 
-    def __init__(self, metadata: Metadata, explain: Callable[[Refusal], str]) -> None:
+    def __init__(
+        self, metadata: Metadata, replicas: Replicas, explain: Callable[[Refusal], str]
+    ) -> None:
         """`explain` says why, in a sentence for the log."""
         self._metadata = metadata
+        self._replicas = replicas
         self._explain = explain
         self._entries: OrderedDict[tuple[ErrorCode, str, About], Refusal] = OrderedDict()
         self._logged_ms: dict[ErrorCode, int] = {}
@@ -128,6 +143,8 @@ class Refusals:
             topic = names.get(error.topic_id, str(error.topic_id))
         if topic is not None:
             return About(topic, error.partition)
+        if request.api_key is ApiKey.FIND_COORDINATOR:
+            return _about_key(request.body.key_type, error.group or request.body.key)
         return About(group=error.group or getattr(request.body, "group_id", None))
 
     def _note(
@@ -143,11 +160,12 @@ class Refusals:
         key = (code, api, about)
         known = self._entries.get(key)
         client_id, client_host = origin.client_id or "", origin.connection.client_host
+        version, end = self._metadata.image.zxid, self._log_end_offset(about)
         if known is None:
             if len(self._entries) >= ENTRIES_MAX:
                 self._entries.popitem(last=False)
             known = self._entries[key] = Refusal(
-                code, api, about, now, now, client_id, client_host, message
+                code, api, about, now, now, client_id, client_host, message, version, end
             )
         else:
             self._entries.move_to_end(key)
@@ -155,8 +173,16 @@ class Refusals:
             known.count += 1
             known.client_id, known.client_host = client_id, client_host
             known.message = message or known.message
+            known.metadata_version, known.log_end_offset = version, end
         if code not in _QUIET:
             self._log(known, now)
+
+    def _log_end_offset(self, about: About) -> int | None:
+        at = about.topic_partition
+        replica = None if at is None else self._replicas.find(at)
+        if replica is None or replica.log.failure is not None:
+            return None
+        return replica.log.log_end_offset
 
     def _log(self, refusal: Refusal, now: Instant) -> None:
         logged_ms = self._logged_ms.get(refusal.code)
@@ -174,3 +200,10 @@ class Refusals:
             f", {more} others since the last message" if more else "",
             self._explain(refusal),
         )
+
+
+def _about_key(key_type: int, key: str) -> About:
+    """What FindCoordinator was asked for, if it has a name of its own."""
+    if key_type == _GROUP_KEY:
+        return About(group=key or None)
+    return About(transactional_id=(key or None) if key_type == _TRANSACTION_KEY else None)

@@ -29,6 +29,8 @@ class Finding:
     evidence: tuple[str, ...] = ()
     remedy: str | None = None
     """Where it is more exact than the rule's."""
+    is_over: bool = False
+    """What was refused would not be refused any more: told only if the error is asked about."""
 
 
 Examine: TypeAlias = Callable[[Scene], Iterable[Finding]]

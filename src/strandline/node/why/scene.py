@@ -32,6 +32,11 @@ class Scene:
         """The partitions that were asked about, as the metadata have them."""
         return self.image.chosen(None if self.topic is None else [self.topic], self.partition)
 
+    @property
+    def has_place(self) -> bool:
+        """Whether the topic, or the partition, that was asked about is there."""
+        return any(True for _ in self.partitions())
+
     def hosted(self) -> Iterator[Replica]:
         """Those of them that have a replica here."""
         for at, _ in self.partitions():
