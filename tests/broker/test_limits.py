@@ -122,6 +122,24 @@ def test_idle_connections_are_closed_and_those_that_wait_are_not(tmp_path: Path)
             assert silent.is_closed(), "one that never said anything is closed, too"
 
 
+def test_an_answer_that_came_late_is_no_idleness(tmp_path: Path) -> None:
+    """As in Kafka a connection is used, too, when its answer leaves."""
+    with LocalBroker(tmp_path / "data", "connections.max.idle.ms=3000") as broker:
+        with Wire(broker.port) as maker:
+            maker.create_topic("orders")
+        with Wire(broker.port) as used, Wire(broker.port) as waiting, Wire(broker.port) as idle:
+            assert serves(idle)
+            waiting.send((fetch(("orders", 0, 0), max_wait_ms=60_000), 11))
+            while not select.select([idle.socket], [], [], 0.1)[0]:
+                assert serves(used)
+            assert idle.is_closed(), "the request that waits is as old"
+            with Wire(broker.port) as producer:
+                assert produced(producer.ask(produce(batch(b"a")), 9)).error_code == 0
+            assert waiting.receive().responses
+            closed, _, _ = select.select([used.socket, waiting.socket], [], [], PATIENCE_S)
+            assert used.socket in closed, "it was used for the last time before the other one"
+
+
 def test_without_descriptors_the_broker_goes_on_and_recovers(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "data") as process:
         with Wire(process.port) as known:

@@ -12,7 +12,7 @@ import pytest
 
 from strandline.errors import ErrorCode
 from strandline.transactions.records import encode_record
-from strandline.transactions.transaction import EPOCH_MAX, Transaction
+from strandline.transactions.transaction import EPOCH_MAX, Transaction, TransactionState
 from strandline.types import ProducerEpoch, ProducerId
 from tests.transactions.coordinated import ID, Coordinated
 
@@ -104,12 +104,61 @@ def test_a_new_producer_begins_although_the_one_before_aborts_and_goes_on(
 
 @pytest.mark.parametrize("epoch", [LAST_GIVEN_EPOCH - 2, LAST_GIVEN_EPOCH - 1, LAST_GIVEN_EPOCH])
 def test_no_producer_can_use_the_highest_epoch(epoch: int) -> None:
-    """From it no transaction could be ended any more."""
+    """From it no transaction could be committed any more."""
     world = taken_over(epoch)
 
     assert world.state.producer_epoch < EPOCH_MAX
     assert world.add(EPOCH_MAX, 0) != ErrorCode.NONE
     assert world.end(EPOCH_MAX, commit=False).error_code != ErrorCode.NONE
+
+
+def under_the_highest(version: int) -> Coordinated:
+    """A producer has made up the epoch by which the last one was fenced below version 2."""
+    world = Coordinated(version=1)
+    fenced = Transaction(
+        producer_id=ProducerId(4000),
+        producer_epoch=ProducerEpoch(EPOCH_MAX),
+        timeout_ms=60_000,
+        state=TransactionState.COMPLETE_ABORT,
+    )
+    world.log.append(encode_record(ID, fenced))
+    world.lead()
+    assert world.add_as_client(EPOCH_MAX, 0) == ErrorCode.NONE
+    world.version = version
+    return world
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        lambda world: world.end(EPOCH_MAX, commit=False),
+        lambda world: world.initialize(),
+        lambda world: world.initialize(4000, EPOCH_MAX),
+        lambda world: world.pass_time(71_000),
+    ],
+    ids=["abort", "begin anew", "go on", "take too long"],
+)
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_transaction_under_the_highest_epoch_is_aborted_under_it(
+    version: int, end: Callable[[Coordinated], object]
+) -> None:
+    """As in Kafka 4.3 (KAFKA-20090): else it would stay open, and with it every later one."""
+    world = under_the_highest(version)
+
+    end(world)
+    assert world.write_markers().producer_epoch == EPOCH_MAX
+    begun = world.initialize()
+    assert (begun.error_code, begun.producer_epoch < LAST_GIVEN_EPOCH) == (ErrorCode.NONE, True)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_commit_under_the_highest_epoch_raises_none_above_it(version: int) -> None:
+    world = under_the_highest(version)
+
+    assert world.end(EPOCH_MAX).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert world.state.state is TransactionState.ONGOING
+    assert world.end(EPOCH_MAX, version=4).error_code == ErrorCode.NONE
+    assert world.write_markers().commits
 
 
 def test_a_producer_that_goes_on_by_itself_gets_the_epoch_of_the_abort() -> None:

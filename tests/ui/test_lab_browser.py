@@ -14,7 +14,7 @@ from strandline.ui.lab.answers import Answers
 from strandline.ui.lab.lessons import moments
 from tests.ui.axe import violations
 from tests.ui.browser import Tab
-from tests.ui.built import files, page
+from tests.ui.built import files, late_files, page
 
 pytestmark = [
     pytest.mark.xdist_group("ui"),
@@ -240,6 +240,24 @@ def test_buttons_speak_the_language_of_the_lesson(address: str, tab: Tab) -> Non
     tab.open(f"{address}#/lessons/en/high-watermark")
     tab.wait_for("A leader, in sync")
     assert "走一步" not in tab.text
+
+
+def test_what_is_loaded_is_told_in_the_language_of_the_lesson(directory: Path, tab: Tab) -> None:
+    """While the server holds back the memory of the node code, and when it has none."""
+    with late_files(directory, "/python.memory") as (address, refuse):
+        said = "document.getElementById('said')"
+        tab.open(f"{address}#/lessons/zh/high-watermark")
+        tab.wait_for("正在加载节点代码")
+        assert "Loading the node code" not in tab.text
+        assert tab.value(f"{said}.lang") == "zh"
+        tab.open(f"{address}#/lessons/en/high-watermark")
+        tab.wait_for("Loading the node code")
+        assert tab.value(f"{said}.lang") == "en"
+        tab.open(f"{address}#/lessons/zh/high-watermark")
+        tab.wait_for("正在加载节点代码")
+        refuse()
+        tab.wait_for("无法加载节点代码")
+    tab.complaints.clear()  # the browser's own word for the file that was refused
 
 
 def test_a_chinese_lesson_says_in_chinese_what_happened_and_why(lab: Tab, address: str) -> None:

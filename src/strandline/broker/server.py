@@ -331,6 +331,8 @@ class Server:
             case Send():
                 transport = self._transports.get(effect.connection)
                 if transport is not None:
+                    # As in Kafka it is used by this, too: its request may have waited for long.
+                    transport.last_active_ms = self.turns.now.monotonic_ms
                     transport.send(effect.chunks)
                     if transport.is_newcomer and not transport.closed:
                         self._settle(transport)

@@ -88,7 +88,8 @@ class Transport(Generic[PartyT]):
         self.is_turned_out = False
         """Whether it was closed for what it has sent."""
         self.last_active_ms = 0
-        """When bytes came or went last, of whatever is under way."""
+        """When bytes came or went last, of whatever is under way. The owner says when an answer is
+        sent, since it knows the time."""
         self._shared = shared
         self._pool = pool
         self._large: LargeFrame | None = None

@@ -1,9 +1,9 @@
 """From a properties file and overrides to `BrokerConfig` and `TopicConfig`.
 
-The public way in. A misspelt name is refused with the one that was meant; other names that are not
-known, which may be those of plugins, and values without effect are accepted with a warning, because
-a `server.properties` written for Kafka should start a broker. This file reads one file and does
-nothing else to the outside.
+The public way in. A misspelt name, or that of a topic setting, is refused with the one that was
+meant; other names that are not known, which may be those of plugins, and values without effect are
+accepted with a warning, because a `server.properties` written for Kafka should start a broker. This
+file reads one file and does nothing else to the outside.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from strandline.config import checks
 from strandline.config.broker import BrokerConfig, SettingLayers
-from strandline.config.definition import BROKER_SETTINGS
+from strandline.config.definition import BROKER_SETTINGS, TOPIC_SETTINGS
 from strandline.config.listener_changes import check_stored
 from strandline.config.listeners import Listener
 from strandline.config.properties import parse_properties
@@ -208,7 +208,7 @@ def _check_static_name(name: str) -> None:
     setting = BROKER_SETTINGS.get(name)
     if setting is None:
         if listener_base(name) is None and not name.startswith(_PLUGIN_PREFIXES):
-            refuse_misspelt(name, BROKER_SETTINGS)
+            refuse_misspelt(name, BROKER_SETTINGS, TOPIC_SETTINGS)
     elif setting.dynamic_only:
         raise InvalidSetting(
             name, f"{name} can only be set dynamically, not in a file or on the command line."

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
+from strandline.config.setting import Setting
 from strandline.errors import InvalidSetting
 
 _REMOVED: Final = {
@@ -35,22 +36,36 @@ _EDITS_MAX: Final = ((8, 1), (16, 2))
 """A name shorter than so many letters is misspelt by at most so many edits; any other by 3."""
 
 
-def refuse_misspelt(name: str, known: Iterable[str]) -> None:
+def refuse_misspelt(name: str, known: Collection[str], of_topics: Mapping[str, Setting]) -> None:
     """Raise InvalidSetting for a name that must be a known one, misspelt, or an older one.
 
-    Any other name may be that of a plugin, and is no mistake.
+    So is the name of a setting of topics, `of_topics` by their names: Kafka ignores it in a
+    broker's file, and who wrote it believes that all topics follow it. Any other name may be that
+    of a plugin, and is no mistake.
     """
-    if name in _REMOVED and _REMOVED[name] != _WITHOUT_REPLACEMENT:
-        raise unknown_setting(name, known, "broker setting")
+    removed = _REMOVED.get(f"log.{name}") or _REMOVED.get(name)
+    if removed == _WITHOUT_REPLACEMENT:
+        return
+    if removed is not None:
+        raise InvalidSetting(name, f"{name} is not a broker setting any more: {removed}.")
     if name.startswith(("zookeeper.", "listener.name.")):
         raise unknown_setting(name, known, "broker setting")
-    if name in _REMOVED:
-        return
-    edits_max = next((edits for length, edits in _EDITS_MAX if len(name) < length), 3)
     written = _plain(name)
+    if written in of_topics and written not in known:
+        raise InvalidSetting(name, _of_topics_only(name, of_topics[written]))
+    edits_max = next((edits for length, edits in _EDITS_MAX if len(name) < length), 3)
     edits, nearest = min((_edits(written, _plain(other), edits_max), other) for other in known)
     if edits <= edits_max:
         raise InvalidSetting(name, f"{name} is not a broker setting; did you mean {nearest}?")
+
+
+def _of_topics_only(name: str, setting: Setting) -> str:
+    """The sentence that names the broker setting which means the same, in the same unit."""
+    told = f"{name} is a topic setting, not a broker setting"
+    if setting.synonyms:
+        behind = setting.synonyms[0].name
+        return f"{told}; its default for all topics is the broker setting {behind}."
+    return f"{told}, and no broker setting gives its default; set it for single topics."
 
 
 def _plain(name: str) -> str:

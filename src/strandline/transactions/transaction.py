@@ -169,9 +169,15 @@ class Transaction:
     def ending(
         self, *, commits: bool, version: int, next_producer_id: ProducerId, now_ms: int
     ) -> Transaction:
-        """On its way to a commit or an abort, with a raised epoch from version 2 on."""
+        """On its way to a commit or an abort, with a raised epoch from version 2 on.
+
+        Raises `ProtocolError` for a commit under the highest epoch, which is given to no producer:
+        as in Kafka nothing is raised above it, while an abort must always be possible.
+        """
         from_states = IDLE if version >= VERSION_2 and not commits else frozenset()
         self._check_from(from_states | {TransactionState.ONGOING})
+        if commits and version >= VERSION_2 and self.producer_epoch >= EPOCH_MAX:
+            raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR)
         is_open = self.state is TransactionState.ONGOING
         raised = replace(
             self,
@@ -200,9 +206,11 @@ class Transaction:
         return ending
 
     def _with_next_epoch(self, last_epoch: ProducerEpoch) -> Transaction:
-        if self.producer_epoch >= EPOCH_MAX:
-            raise InvariantViolated(f"No epoch is left for producer {self.producer_id}.")
-        epoch = ProducerEpoch(self.producer_epoch + 1)
+        """The highest epoch stays: only a producer that was not given it can be aborted under it.
+
+        A coordinator below version 2 leaves it behind where it fences the last epoch.
+        """
+        epoch = ProducerEpoch(min(self.producer_epoch + 1, EPOCH_MAX))
         return replace(self, producer_epoch=epoch, last_producer_epoch=last_epoch)
 
     def completed(self, now_ms: int) -> Transaction:

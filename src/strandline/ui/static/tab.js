@@ -1,5 +1,6 @@
 // The page without a server: what it asks is answered by the node code, in a worker of this tab.
 import { answerInside } from "./dom.js";
+import { sentence, spoken, whenSpoken } from "./words.js";
 
 const PATIENCE_MS = 30_000; // a script may wait for a year of simulated time
 
@@ -25,7 +26,10 @@ function start() {
 
 function said(text) {
   const place = document.getElementById("said");
-  if (place) place.textContent = text;
+  if (!place) return;
+  const show = () => Object.assign(place, { lang: spoken(), textContent: sentence(text) });
+  whenSpoken(show);
+  show();
 }
 
 async function answer(path, body) {

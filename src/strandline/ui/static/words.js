@@ -10,9 +10,23 @@ const CHINESE = {
   leader: "领导者", follower: "跟随者", down: "停机", "in sync": "同步", paused: "已暂停", "cut off": "已隔离", "the leader": "领导者",
 };
 
+// What the tab says of itself: by how it begins, since what follows may be an error's own text.
+const CHINESE_SENTENCES = {
+  "Loading the node code …": "正在加载节点代码……",
+  "The node code cannot be loaded: ": "无法加载节点代码：",
+};
+
+let changed = () => {};
+
 // What the words that follow are written in: a lesson's language stays for the lab behind it.
 export function speak(code) {
   language = code;
+  changed();
+}
+
+// For a text that is to be seen before it is known in which language.
+export function whenSpoken(call) {
+  changed = call;
 }
 
 export function spoken() {
@@ -22,4 +36,9 @@ export function spoken() {
 export function word(english) {
   const found = language === "zh" ? CHINESE[english] : null;
   return found ? `${found} ${english.trim()}${/\s$/.test(english) ? " " : ""}` : english;
+}
+
+export function sentence(english) {
+  const found = language === "zh" && Object.entries(CHINESE_SENTENCES).find(([begin]) => english.startsWith(begin));
+  return found ? found[1] + english.slice(found[0].length) : english;
 }
