@@ -13,7 +13,11 @@ from typing import Any
 import pytest
 
 import strandline
+from strandline.client.aio.connection import Connection
+from strandline.client.settings import ClientSettings, parse_addresses
 from strandline.errors import ErrorCode, InvalidSetting, ProtocolError
+from strandline.protocol.apis import ApiKey
+from strandline.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from strandline.types import TopicPartition
 from tests.client.conftest import PATIENCE_S, BrokerThread
 from tests.client.half_led import HEALTHY, ORPHAN, VALUES, comes_back, half_led
@@ -347,6 +351,26 @@ def test_topics_are_managed(broker: BrokerThread, name: str) -> None:
             assert await admin.delete_topics(iter([name])) == {name: None}
             with pytest.raises(ProtocolError, match="There is no topic"):
                 await admin.describe_topic(name)
+
+    run(work())
+
+
+def test_what_a_version_cannot_say_is_refused_and_costs_no_other_request(
+    broker: BrokerThread,
+) -> None:
+    async def work() -> None:
+        (address,) = parse_addresses(broker.address)
+        connection = await Connection.open(address, ClientSettings())
+        asked = ListGroupsRequest(states_filter=["Stable"])  # since version 4
+        for _ in range(2):
+            with pytest.raises(ProtocolError, match="states_filter") as refused:
+                await connection.call(ApiKey.LIST_GROUPS, ListGroupsResponse, asked, highest=3)
+            assert refused.value.code is ErrorCode.UNSUPPORTED_VERSION
+        with pytest.raises(ProtocolError, match="states_filter"):
+            connection.send_unanswered(ApiKey.LIST_GROUPS, asked, highest=3)
+        await connection.call(ApiKey.LIST_GROUPS, ListGroupsResponse, asked)
+        assert connection.in_flight == 0
+        connection.close()
 
     run(work())
 

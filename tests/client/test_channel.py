@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from strandline.client.channel import Channel, Request, RequestFailed
+from strandline.client.channel import Channel, Request, RequestFailed, Unsendable
 from strandline.errors import ErrorCode, MalformedFrame
 from strandline.protocol.apis import ApiKey, api_of
 from strandline.protocol.framing import peek, response_frame
@@ -63,6 +63,21 @@ def test_a_request_without_an_answer_is_done_with_once_it_is_sent() -> None:
     channel.ask(listing())
     assert sent(channel) == [1, 2]
     channel.received(answer(2))
+
+
+def test_a_message_that_its_version_cannot_say_is_not_sent_and_waits_no_more() -> None:
+    channel: Channel[Request] = Channel("me", 2)
+    message = ListGroupsRequest(states_filter=["Stable"])  # since version 4
+    unsendable = Request(api_of(ApiKey.LIST_GROUPS), VERSION, message, 100)
+    channel.ask(unsendable)
+    with pytest.raises(Unsendable) as raised:
+        channel.next_frame()
+    assert (raised.value.request, raised.value.code) == (unsendable, ErrorCode.UNSUPPORTED_VERSION)
+    assert (channel.in_flight, channel.queued) == (0, 0)
+    request = listing()
+    channel.ask(request)
+    (correlation_id,) = sent(channel)
+    assert channel.received(answer(correlation_id))[0] is request
 
 
 @pytest.mark.parametrize("frame", [answer(2), b"", b"\0\0\0\1", answer(1)[:-1]])

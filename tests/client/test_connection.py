@@ -66,6 +66,18 @@ def test_the_newest_common_version_is_spoken(scripted: Scripted) -> None:
         scripted.connection.version_for(ApiKey.FETCH)
 
 
+def test_what_the_agreed_version_cannot_say_is_refused_and_costs_no_other_request(
+    scripted: Scripted,
+) -> None:
+    scripted.negotiate()
+    asked = ListGroupsRequest(states_filter=["Stable"])  # since version 4
+    with pytest.raises(ProtocolError, match="states_filter") as refused:
+        scripted.connection.call(ApiKey.LIST_GROUPS, ListGroupsResponse, asked)
+    assert refused.value.code is ErrorCode.UNSUPPORTED_VERSION
+    scripted.groups(3)
+    scripted.connection.call(ApiKey.LIST_GROUPS, ListGroupsResponse, ListGroupsRequest())
+
+
 def test_an_old_broker_is_asked_again_in_its_version(scripted: Scripted) -> None:
     refused = ApiVersionsResponse(
         error_code=ErrorCode.UNSUPPORTED_VERSION,

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Final, Generic, TypeVar
 
-from strandline.errors import ErrorCode, MalformedFrame
+from strandline.errors import ErrorCode, MalformedFrame, ProtocolError
 from strandline.protocol.apis import Api, ApiKey
 from strandline.protocol.framing import parse_response_header, request_frame
 from strandline.protocol.schema import decode
@@ -59,6 +59,15 @@ class Request:
         self.is_answered = is_answered
         """False for a produce with acks 0: it is done with once it is sent."""
         self.correlation_id = -1
+
+
+class Unsendable(ProtocolError):
+    """A message says what its version has no place for (UNSUPPORTED_VERSION). The request is not
+    sent, and waits no more; the others do."""
+
+    def __init__(self, request: Request, error: ProtocolError) -> None:
+        super().__init__(error.code, error.message)
+        self.request = request
 
 
 R = TypeVar("R", bound=Request)
@@ -100,18 +109,22 @@ class Channel(Generic[R]):
         """The chunks of the next request to write, or None if none may be sent now.
 
         To be called while the connection is open, until it says None: a frame that it gives counts
-        as sent.
+        as sent. Raises `Unsendable`; then it may be called for the next one.
         """
         if not self._queued or len(self._in_flight) >= self._in_flight_max:
             return None
         request = self._queued.popleft()
         self._correlation_id = correlation_id = (self._correlation_id + 1) & _CORRELATION_MAX
         request.correlation_id = correlation_id
+        try:
+            frame = request_frame(
+                request.api, request.version, correlation_id, self._client_id, request.message
+            )
+        except ProtocolError as error:
+            raise Unsendable(request, error) from error
         if request.is_answered:
             self._in_flight.append(request)
-        return request_frame(
-            request.api, request.version, correlation_id, self._client_id, request.message
-        )
+        return frame
 
     # -- Answers -----------------------------------------------------------------------------
 

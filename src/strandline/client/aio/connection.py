@@ -13,7 +13,7 @@ from collections.abc import Callable
 from random import SystemRandom
 from typing import Final, TypeVar, cast
 
-from strandline.client.channel import Channel, Request
+from strandline.client.channel import Channel, Request, Unsendable
 from strandline.client.security import tls
 from strandline.client.security.authentication import Authentication
 from strandline.client.security.exchanges import exchange_of
@@ -202,7 +202,9 @@ class Connection(asyncio.Protocol):
     def send_unanswered(self, key: ApiKey, request: object, *, highest: int | None = None) -> None:
         """Send a request that the broker does not answer: a produce with acks 0."""
         version = self._served.newest(key, highest)
-        self._ask(api_of(key), version, request, is_answered=False)
+        asked = self._ask(api_of(key), version, request, is_answered=False)
+        if asked.future.done():
+            asked.future.result()
 
     def _ask(
         self,
@@ -236,7 +238,13 @@ class Connection(asyncio.Protocol):
             continue
 
     def _write_one(self) -> bool:
-        chunks = None if self._transport is None else self._channel.next_frame()
+        try:
+            chunks = None if self._transport is None else self._channel.next_frame()
+        except Unsendable as error:
+            future = cast("_Asked", error.request).future
+            future.set_exception(error)
+            future.exception()  # a request that is not waited for any more may fail
+            return True
         if self._transport is None or chunks is None:
             return False
         self._transport.write(b"".join(chunks))
