@@ -12,6 +12,7 @@ from strandline.node.follower_role import FollowerRole
 from strandline.node.ledger.keeping import Reason
 from strandline.protocol.messages.find_coordinator import FindCoordinatorRequest
 from strandline.records.batch import iterate_headers
+from strandline.records.own_batch import own_batch
 from strandline.records.record import read_records
 from strandline.storage.compaction.cleaning import CleaningAborted, Uncleanable, carry_out
 from strandline.storage.files import DiskFull
@@ -140,8 +141,8 @@ def test_consumer_offsets_are_compacted(world: World) -> None:
     log = replica.log
     assert log.config.is_compacted
     for value in range(3):
-        data = batch(b"%d" % value, key=b"key", timestamp=world.now.wall_ms)
-        replica.check_leading().append_as_coordinator(bytearray(data), world.now)
+        data = own_batch([(b"key", b"%d" % value)], timestamp=world.now.wall_ms)
+        replica.check_leading().append_own(data, world.now)
     log.roller.roll(world.now.wall_ms)
     world.advance(BACKOFF_MS)
     assert offsets(world, "__consumer_offsets") == [2]

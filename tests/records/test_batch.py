@@ -11,12 +11,13 @@ from strandline.records.batch import (
     ATTRIBUTES_AT,
     HEADER,
     HEADER_BYTES,
+    LOG_OVERHEAD,
+    OFFSET_LENGTH_EPOCH,
     BatchHeader,
     TimestampType,
     iterate_headers,
     parse_header,
     sequence_after,
-    set_base_offset_and_epoch,
     set_crc,
     set_log_append_time,
     set_max_timestamp,
@@ -154,7 +155,7 @@ def test_the_checksum_of_a_batch_that_is_not_all_there_does_not_match() -> None:
 def test_offset_and_epoch_are_patched_without_breaking_the_checksum() -> None:
     plain = sample()
     buffer = bytearray(b"xyz" + plain + b"tail")
-    set_base_offset_and_epoch(memoryview(buffer), 3, Offset(2**40), LeaderEpoch(77))
+    OFFSET_LENGTH_EPOCH.pack_into(buffer, 3, 2**40, len(plain) - LOG_OVERHEAD, 77)
     header = parse_header(buffer, 3)
     assert (header.base_offset, header.leader_epoch) == (2**40, 77)
     assert verify_crc(buffer, 3, len(plain))

@@ -21,9 +21,9 @@ import pytest
 from strandline.errors import ErrorCode, ProtocolError
 from strandline.records.batch import (
     HEADER,
+    OFFSET_LENGTH_EPOCH,
     TimestampType,
     parse_header,
-    set_base_offset_and_epoch,
     set_crc,
 )
 from strandline.records.builder import build_batch, build_control_batch, rebuild_batch
@@ -355,7 +355,7 @@ def check_one(answers: io.BytesIO, buffer: bytearray, rules: AppendRules, case: 
     assert theirs is not None
     claims_append_time = parse_header(buffer).timestamp_type is TimestampType.LOG_APPEND_TIME
     result = validate_client_batch(buffer, rules, NOW)
-    set_base_offset_and_epoch(result.buffer, 0, Offset(100), LeaderEpoch(5))
+    OFFSET_LENGTH_EPOCH.pack_into(result.buffer, 0, 100, result.header.length, 5)
     if not result.is_repacked:
         assert result.buffer == theirs, case
         return "taken"

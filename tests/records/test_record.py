@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from strandline.errors import CorruptRecords, InvariantViolated
 from strandline.records.batch import (
     HEADER_BYTES,
+    LOG_OVERHEAD,
+    OFFSET_LENGTH_EPOCH,
     TimestampType,
     parse_header,
-    set_base_offset_and_epoch,
     set_crc,
     verify_crc,
 )
@@ -102,7 +103,7 @@ def test_compaction_keeps_offsets_and_identity(
             is_transactional=True,
         )
     )
-    set_base_offset_and_epoch(batch, 0, Offset(1000), LeaderEpoch(6))
+    OFFSET_LENGTH_EPOCH.pack_into(batch, 0, 1000, len(batch) - LOG_OVERHEAD, 6)
     before = parse_header(batch)
     kept = [record for record in read_records(batch) if data.draw(st.booleans())]
     horizon = data.draw(st.none() | st.integers(0, 2**60))

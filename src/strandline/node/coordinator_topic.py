@@ -17,16 +17,14 @@ from strandline.node.replicas import Replicas
 from strandline.protocol.coordinator_log import CoordinatorRecord, OpenRecord
 from strandline.protocol.messages.write_txn_markers import WritableTxnMarker
 from strandline.records.batch import iterate_headers
-from strandline.records.builder import build_batch, build_control_batch
 from strandline.records.codec import Codec
-from strandline.records.control import ControlType, EndTransactionMarker, parse_marker
+from strandline.records.control import parse_marker
+from strandline.records.own_batch import OwnBatch, own_batch, own_marker
 from strandline.records.record import Record, read_records
 from strandline.storage.log import Log
 from strandline.storage.transaction_verification import NO_GUARD, Guard
 from strandline.types import (
     NO_OFFSET,
-    NO_PRODUCER_EPOCH,
-    NO_PRODUCER_ID,
     Instant,
     LeaderEpoch,
     Offset,
@@ -61,7 +59,7 @@ class CoordinatorTopic:
         partition: int,
         leader_epoch: LeaderEpoch,
         append_id: int,
-        batch: bytes,
+        batch: OwnBatch,
         now: Instant,
         *,
         transaction_version: int = 0,
@@ -72,15 +70,14 @@ class CoordinatorTopic:
             replica = self._replicas.leader(self._name, partition)
             if replica.leader_epoch != leader_epoch:
                 return (ErrorCode.NOT_LEADER_OR_FOLLOWER,)
-            appended = replica.check_leading().append_as_coordinator(
-                bytearray(batch), now, transaction_version=transaction_version, guard=guard
+            required = replica.check_leading().append_own(
+                batch, now, transaction_version=transaction_version, guard=guard
             )
         except ProtocolError as error:
             return (error.code,)
         except StorageError as error:
             log.error("State could not be written to %s: %s", self._name, error)
             return (ErrorCode.KAFKA_STORAGE_ERROR,)
-        required = Offset(appended.last_offset + 1)
         outcome = replica.commit_outcome(required)
         # Ends are told in the order of the appends, and those of earlier turns may still wait.
         if outcome is not None and not self._undecided[partition]:
@@ -171,23 +168,17 @@ def state_batch(
     *,
     codec: Codec = Codec.NONE,
     producer: tuple[ProducerId, ProducerEpoch] | None = None,
-) -> bytes:
+) -> OwnBatch:
     """The batch in which a coordinator keeps records; of a transaction, if it has a producer."""
-    producer_id, producer_epoch = producer or (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
-    return build_batch(
-        (Record(NO_OFFSET, now.wall_ms, each.key, each.value) for each in records),
-        codec=codec,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        is_transactional=producer is not None,
-    )
+    fields = [(each.key, each.value) for each in records]
+    return own_batch(fields, timestamp=now.wall_ms, codec=codec, producer=producer)
 
 
-def marker_batch(marker: WritableTxnMarker, now: Instant) -> bytes:
+def marker_batch(marker: WritableTxnMarker, now: Instant) -> OwnBatch:
     """The control batch that says how a transaction ended."""
-    kind = ControlType.COMMIT if marker.transaction_result else ControlType.ABORT
-    return build_control_batch(
-        EndTransactionMarker(kind, marker.coordinator_epoch),
+    return own_marker(
+        commits=marker.transaction_result,
+        coordinator_epoch=marker.coordinator_epoch,
         timestamp=now.wall_ms,
         producer_id=ProducerId(marker.producer_id),
         producer_epoch=ProducerEpoch(marker.producer_epoch),

@@ -13,6 +13,7 @@ from strandline.errors import ErrorCode, ProtocolError, StorageError
 from strandline.node.hosted_replica import HostedReplica
 from strandline.node.replica_host import ReplicaHost
 from strandline.records.batch import BatchHeader, WritableBuffer
+from strandline.records.own_batch import OwnBatch
 from strandline.replication.in_sync import InSyncState, Shrinking
 from strandline.replication.leader import Leader
 from strandline.storage.files import NoRoom
@@ -86,19 +87,20 @@ class LeaderRole:
         self._appended(now)
         return base_offset
 
-    def append_as_coordinator(
+    def append_own(
         self,
-        records: WritableBuffer,
+        batch: OwnBatch,
         now: Instant,
         *,
         transaction_version: int = 0,
         guard: Guard = NO_GUARD,
-    ) -> AppendResult:
-        """Append a batch that this node itself wrote, under the rules of acks=all."""
+    ) -> Offset:
+        """Append a batch that this node itself wrote, under the rules of acks=all; returns the
+        high watermark that commits it."""
         self._check_appendable(acks_all=True)
         try:
-            result = self._log.appender.append_as_coordinator(
-                records,
+            base_offset = self._log.appender.append_own(
+                batch,
                 leader_epoch=self.state.leader_epoch,
                 now_ms=now.wall_ms,
                 transaction_version=transaction_version,
@@ -108,7 +110,7 @@ class LeaderRole:
             self._failed_to_append(error)
             raise
         self._appended(now)
-        return result
+        return Offset(base_offset + batch.header.record_count)
 
     def _failed_to_append(self, error: StorageError) -> None:
         """A disk that fails is not used any more (F-46); one that is full only for now (F-48)."""

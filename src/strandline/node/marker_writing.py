@@ -16,7 +16,7 @@ from strandline.node.coordinator_topic import MarkerWritten, marker_batch
 from strandline.node.group_access import GroupAccess
 from strandline.node.replicas import Replicas
 from strandline.protocol.messages.write_txn_markers import WritableTxnMarker
-from strandline.types import Instant, Offset, TopicPartition
+from strandline.types import Instant, TopicPartition
 
 log = logging.getLogger(__name__)
 
@@ -40,8 +40,8 @@ class MarkerWriter:
             if at.topic == CONSUMER_OFFSETS:
                 self._groups.host.write_marker(at.partition, marker, done, now)
                 return
-            appended = replica.check_leading().append_as_coordinator(
-                bytearray(marker_batch(marker, now)),
+            required = replica.check_leading().append_own(
+                marker_batch(marker, now),
                 now,
                 transaction_version=marker.transaction_version,
             )
@@ -52,7 +52,6 @@ class MarkerWriter:
             log.error("A marker could not be written to %s: %s", at, error)
             done(ErrorCode.KAFKA_STORAGE_ERROR, now)
             return
-        required = Offset(appended.last_offset + 1)
         outcome = replica.commit_outcome(required)
         if outcome is not None:
             done(outcome, now)

@@ -57,7 +57,6 @@ LOG_OVERHEAD: Final = 12
 """Bytes of base offset and length, which the length field does not count."""
 HEADER_BYTES: Final = 61
 
-LEADER_EPOCH_AT: Final = 12
 MAGIC_AT: Final = 16
 CRC_AT: Final = 17
 ATTRIBUTES_AT: Final = 21
@@ -78,7 +77,6 @@ LENGTH_MIN: Final = HEADER_BYTES - LOG_OVERHEAD
 
 _CODECS: Final = tuple(Codec)
 _INT16: Final = Struct(">h")
-_INT32: Final = Struct(">i")
 _UINT32: Final = Struct(">I")
 _INT64: Final = Struct(">q")
 
@@ -226,14 +224,6 @@ def check_crc(buffer: Buffer, position: int, header: BatchHeader) -> None:
     """Raises `CorruptRecords` unless the batch is as it was written."""
     if not verify_crc(buffer, position, header.size_bytes):
         raise CorruptRecords("A record batch does not match its checksum.")
-
-
-def set_base_offset_and_epoch(
-    buffer: WritableBuffer, position: int, offset: Offset, epoch: LeaderEpoch
-) -> None:
-    """Give a batch its place in the log, in place. The checksum does not cover these fields."""
-    _INT64.pack_into(buffer, position, offset)
-    _INT32.pack_into(buffer, position + LEADER_EPOCH_AT, epoch)
 
 
 def set_max_timestamp(

@@ -17,16 +17,18 @@ from typing import NamedTuple
 
 from strandline.errors import CorruptRecords, ErrorCode, ProtocolError, StorageError
 from strandline.records.batch import (
+    CODEC_MASK,
     CONTROL_BIT,
     LOG_OVERHEAD,
     OFFSET_LENGTH_EPOCH,
     BatchHeader,
     Buffer,
+    TimestampType,
     WritableBuffer,
     iterate_headers,
-    set_base_offset_and_epoch,
     verify_crc,
 )
+from strandline.records.own_batch import OwnBatch
 from strandline.records.validation import ValidatedBatch, validate_client_batch
 from strandline.storage.end_marker import EndMarker, read_end_marker
 from strandline.storage.files import NoRoom
@@ -127,11 +129,17 @@ class LogAppender:
         )
 
     def append_validated(
-        self, batch: WritableBuffer, header: BatchHeader, leader_epoch: LeaderEpoch, now_ms: int
+        self,
+        batch: WritableBuffer,
+        header: BatchHeader,
+        leader_epoch: LeaderEpoch,
+        now_ms: int,
+        marker: EndMarker | None = None,
     ) -> Offset:
-        """Append a client's batch that is known to be valid and new; returns its base offset.
+        """Append a batch that is known to be valid and new; returns its base offset.
 
-        Raises `StorageError`; the log is unchanged then, or has failed.
+        `marker` is what it says if it is a control batch. Raises `StorageError`; the log is
+        unchanged then, or has failed.
         """
         offsets = self._offsets
         base_offset = offsets.log_end_offset
@@ -159,13 +167,59 @@ class LogAppender:
                 raise
             end = Offset(last_offset + 1)
             offsets.advance_end_to(end)
-            if header[9] >= 0:
+            if marker is not None:
+                completed = self._producers.update_marker(header, marker, base_offset)
+                self._finish(segment, completed)
+            elif header[9] >= 0 and not header[5] & CONTROL_BIT:
                 self._producers.update(header, base_offset, max_timestamp, now_ms)
             if end >= self._flusher.flush_at_offset:
                 self._flusher.request_flush()
         except MemoryError as error:
             raise self._broken_off() from error
         return base_offset
+
+    def append_own(
+        self,
+        own: OwnBatch,
+        *,
+        leader_epoch: LeaderEpoch,
+        now_ms: int,
+        transaction_version: int = 0,
+        guard: Guard = NO_GUARD,
+    ) -> Offset:
+        """Append a batch that this process has put together; returns its base offset.
+
+        As `append_as_coordinator`, which is asked where the topic wants another batch than what
+        came, or none so large. Else there is nothing to be found in the bytes.
+        """
+        batch, header, said = own
+        rules = self._settings.coordinator_rules
+        keeps_codec = rules.codec is None or said or header.attributes & CODEC_MASK == rules.codec
+        if (
+            not keeps_codec
+            or rules.timestamp_type is not TimestampType.CREATE_TIME
+            or len(batch) > rules.max_message_bytes
+            or len(batch) > rules.segment_bytes
+        ):
+            return self.append_as_coordinator(
+                batch,
+                leader_epoch=leader_epoch,
+                now_ms=now_ms,
+                transaction_version=transaction_version,
+                guard=guard,
+            ).base_offset
+        health = self._health
+        if health.failure is not None or health.closed:
+            health.check_usable()
+        marker: EndMarker | None = None
+        if said is not None:
+            marker = EndMarker(not said.commits, said.coordinator_epoch, header.max_timestamp)
+            self._producers.check_marker(
+                header, marker, AppendOrigin.COORDINATOR, transaction_version
+            )
+        elif header.producer_id >= 0:
+            self._producers.check(header, AppendOrigin.COORDINATOR, guard)
+        return self.append_validated(batch, header, leader_epoch, now_ms, marker)
 
     def append_as_coordinator(
         self,
@@ -176,7 +230,7 @@ class LogAppender:
         transaction_version: int = 0,
         guard: Guard = NO_GUARD,
     ) -> AppendResult:
-        """Append a batch that this broker wrote itself: coordinator state or an end marker.
+        """Append bytes that a broker wrote itself: coordinator state or an end marker.
 
         As `append_as_leader`, but sequence numbers are not checked and control batches are taken.
         """
@@ -184,22 +238,8 @@ class LogAppender:
         validated = validate_client_batch(records, self._settings.coordinator_rules, now_ms)
         batch, header, append_time_ms, _ = validated
         marker = self._judge_own_batch(validated, transaction_version, guard)
-        base_offset = self._offsets.log_end_offset
+        base_offset = self.append_validated(batch, header, leader_epoch, now_ms, marker)
         last_offset = Offset(base_offset + header.last_offset_delta)
-        with self._whole():
-            segment = self._roller.room_for(
-                header.size_bytes, last_offset, header.max_timestamp, base_offset, now_ms
-            )
-            if leader_epoch != self._leader_epochs.latest:
-                self._flusher.begin_epoch(leader_epoch, base_offset)
-            set_base_offset_and_epoch(batch, 0, base_offset, leader_epoch)
-            self._write(segment, batch, header._replace(base_offset=base_offset))
-            if header.producer_id >= 0:
-                if marker is not None:
-                    completed = self._producers.update_marker(header, marker, base_offset)
-                    self._finish(segment, completed)
-                elif not header.is_control:
-                    self._producers.update(header, base_offset, header.max_timestamp, now_ms)
         return AppendResult(base_offset, last_offset, append_time_ms, False, header.size_bytes)
 
     def append_as_follower(
