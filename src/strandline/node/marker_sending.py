@@ -50,21 +50,22 @@ class _Job:
     is_to_go_on: bool = False
     """Whether a timer will ask again."""
 
-    def marker(self, partitions: Iterable[TopicPartition]) -> WritableTxnMarker:
-        """The marker for some of the partitions."""
+    def marker(self, partitions: Iterable[TopicPartition] = ()) -> WritableTxnMarker:
+        """The marker, with the partitions that a request names."""
         topics: dict[str, list[int]] = {}
         for topic, partition in sorted(partitions):
             topics.setdefault(topic, []).append(partition)
+        sent = self.sent
         return WritableTxnMarker(
-            producer_id=self.sent.producer_id,
-            producer_epoch=self.sent.producer_epoch,
-            transaction_result=self.sent.commits,
+            producer_id=sent.producer_id,
+            producer_epoch=sent.producer_epoch,
+            transaction_result=sent.commits,
             topics=[
                 WritableTxnMarkerTopic(name=topic, partition_indexes=numbers)
                 for topic, numbers in topics.items()
             ],
-            coordinator_epoch=self.sent.coordinator_epoch,
-            transaction_version=self.sent.transaction_version,
+            coordinator_epoch=sent.coordinator_epoch,
+            transaction_version=sent.transaction_version,
         )
 
 
@@ -155,12 +156,11 @@ class MarkerSender:
         queue.is_asking = True
         left = PARTITIONS_AT_ONCE
         try:
-            while left and (taken := queue.take(self._is_wanted, 1)):
-                left -= 1
-                for job, partitions in taken.items():
-                    for at in partitions:
-                        written = partial(self._answered, job, at)
-                        self._writer.write(at, job.marker([at]), written, now)
+            while left and queue.waiting:
+                job, at = queue.waiting.popleft()
+                if self._is_wanted(job):
+                    left -= 1
+                    self._writer.write(at, job.marker(), partial(self._answered, job, at), now)
         finally:
             queue.is_asking = bool(queue.waiting)
             if queue.is_asking:

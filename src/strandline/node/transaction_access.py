@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from strandline.cluster.features import TRANSACTION_VERSION, level_of
+from strandline.cluster.image import ClusterImage
 from strandline.node.controller import Controller
 from strandline.node.group_access import GroupAccess
 from strandline.node.metadata import Metadata
@@ -43,6 +44,9 @@ class TransactionAccess:
         self._timers = timers
         self._groups = groups
         self._broker_id = BrokerId(settings.broker.node_id)
+        self._image: ClusterImage | None = None
+        self._level = 0
+        """The level of the feature in that image."""
         self.producer_ids = ProducerIds(controller, self._broker_id)
 
     @property
@@ -76,6 +80,13 @@ class TransactionAccess:
             self._metadata, self._settings, self._peers, self._timers, lambda: self.host
         )
 
+    def _version(self) -> int:
+        """That of transactions in the cluster; asked for each record of their state."""
+        image = self._metadata.image
+        if image is not self._image:
+            self._image, self._level = image, level_of(image, TRANSACTION_VERSION)
+        return self._level
+
     @cached_property
     def host(self) -> TransactionHost:
         """The transaction coordinator."""
@@ -90,7 +101,7 @@ class TransactionAccess:
             partition_count=self._metadata.partition_count(
                 TRANSACTION_STATE, broker.transaction_state_log_num_partitions
             ),
-            version=lambda: level_of(self._metadata.image, TRANSACTION_VERSION),
+            version=self._version,
         )
         markers = MarkerSender(
             self._metadata, self._peers, self._timers, self.writer, self._broker_id

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,7 +39,7 @@ from strandline.transactions.effects import (
 )
 from strandline.transactions.settings import TransactionSettings
 from strandline.transactions.shard import Entry
-from strandline.types import Instant, ProducerId
+from strandline.types import Instant, ProducerEpoch, ProducerId, TopicPartition
 
 log = logging.getLogger(__name__)
 
@@ -91,6 +91,16 @@ class TransactionHost:
     def partition_for(self, transactional_id: str) -> int:
         """The partition of `__transaction_state` in which an id lives."""
         return self._coordinator.partition_for(transactional_id)
+
+    def confirms(
+        self,
+        transactional_id: str,
+        producer_id: ProducerId,
+        producer_epoch: ProducerEpoch,
+        partitions: Set[TopicPartition],
+    ) -> bool:
+        """See `TransactionCoordinator`."""
+        return self._coordinator.confirms(transactional_id, producer_id, producer_epoch, partitions)
 
     @property
     def loading(self) -> list[int]:

@@ -10,7 +10,7 @@ wait for their turn behind such as are asked about, too.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -108,11 +108,29 @@ class TransactionVerifier:
         self._peers = peers
         self._timers = timers
         self._host = host
+        self._broker_id = BrokerId(settings.broker.node_id)
         self._queues: dict[ProducerId, deque[tuple[Question, Verified]]] = {}
 
     def is_asking(self, producer_id: ProducerId | None) -> bool:
         """Whether batches of the producer wait, which later ones must not overtake."""
         return producer_id in self._queues
+
+    def is_confirmed(
+        self,
+        transactional_id: str,
+        producer_id: ProducerId,
+        producer_epoch: ProducerEpoch,
+        partitions: Set[TopicPartition],
+    ) -> bool:
+        """Whether the coordinator is this node's own and would confirm at once: no need to ask."""
+        host = self._host()
+        number = host.partition_for(transactional_id)
+        state = self._metadata.image.partition(TopicPartition(TRANSACTION_STATE, number))
+        return (
+            state is not None
+            and state.leader == self._broker_id
+            and host.confirms(transactional_id, producer_id, producer_epoch, partitions)
+        )
 
     def ask(self, question: Question, verified: Verified, now: Instant) -> None:
         """Ask; the errors told are those for the client. A question about no partition is not
@@ -139,7 +157,7 @@ class TransactionVerifier:
         state = self._metadata.image.partition(TopicPartition(TRANSACTION_STATE, number))
         if state is None or state.leader < 0:
             answered(None, now)
-        elif state.leader == BrokerId(self._settings.broker.node_id):
+        elif state.leader == self._broker_id:
             host.ask(question.request(), _VERSION, answered, now)
         else:
             self._peers.ask(

@@ -9,6 +9,7 @@ name, on which all brokers and clients of all versions agree.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TypeVar
 
 from strandline.errors import CorruptRecords, MalformedFrame
@@ -35,6 +36,7 @@ class OpenRecord:
     record: CoordinatorRecord
 
 
+@lru_cache(maxsize=128)
 def partition_for(name: str, partition_count: int) -> int:
     """The partition in which a group, or a transactional id, lives.
 

@@ -10,7 +10,7 @@ be lost with the leadership must not reach a partition as a marker.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -21,7 +21,9 @@ from strandline.protocol.messages.add_partitions_to_txn import AddPartitionsToTx
 from strandline.protocol.messages.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
-    TransactionState,
+)
+from strandline.protocol.messages.describe_transactions import (
+    TransactionState as DescribedState,
 )
 from strandline.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from strandline.protocol.messages.init_producer_id import InitProducerIdRequest
@@ -37,8 +39,8 @@ from strandline.transactions.listing import described, listed
 from strandline.transactions.producing import initialize, refused
 from strandline.transactions.settings import TransactionSettings
 from strandline.transactions.shard import Change, Entry, Shard, Surroundings
-from strandline.transactions.transaction import OPEN, PREPARED, VERSION_2
-from strandline.types import Instant, LeaderEpoch, ProducerId
+from strandline.transactions.transaction import OPEN, PREPARED, VERSION_2, TransactionState
+from strandline.types import Instant, LeaderEpoch, ProducerEpoch, ProducerId, TopicPartition
 
 _NEXT_TURN_MS = 1
 
@@ -124,6 +126,27 @@ class TransactionCoordinator:
         producer = request.producer_id, request.producer_epoch
         refuse(shard, request.transactional_id or "", code, producer, now, answer)
 
+    def confirms(
+        self,
+        transactional_id: str,
+        producer_id: ProducerId,
+        producer_epoch: ProducerEpoch,
+        partitions: Set[TopicPartition],
+    ) -> bool:
+        """Whether the partitions are all part of the producer's open transaction, and nothing is
+        being changed: whoever asks for just that in a request would be told so at once."""
+        owned = self._owned.get(self.partition_for(transactional_id))
+        entry = None if owned is None else owned.shard.entries.get(transactional_id)
+        if owned is None or owned.is_loading or entry is None or entry.is_pending:
+            return False
+        current = entry.current
+        return (
+            current.state is TransactionState.ONGOING
+            and current.producer_id == producer_id
+            and current.producer_epoch == producer_epoch
+            and partitions <= current.partitions
+        )
+
     def producer_id_taken(
         self, request_id: int, taken: ProducerId | ErrorCode, now: Instant
     ) -> list[Effect]:
@@ -142,7 +165,7 @@ class TransactionCoordinator:
         else:
             self._handle(call, taken, now)
 
-    def _describe(self, transactional_id: str) -> TransactionState:
+    def _describe(self, transactional_id: str) -> DescribedState:
         code = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
         try:
             entry = self._served(transactional_id).entries.get(transactional_id)
@@ -150,7 +173,7 @@ class TransactionCoordinator:
                 return described(entry)
         except ProtocolError as refusal:
             code = refusal.code
-        return TransactionState(transactional_id=transactional_id, error_code=code)
+        return DescribedState(transactional_id=transactional_id, error_code=code)
 
     def _list(self, request: ListTransactionsRequest, now: Instant) -> ListTransactionsResponse:
         if any(owned.is_loading for owned in self._owned.values()):
@@ -186,11 +209,14 @@ class TransactionCoordinator:
 
     def next_deadline(self) -> int | None:
         """The monotonic time at which to call `tick`, or None: nothing is waiting for time."""
-        times = [next(iter(self._surroundings.awaited.values()), None)]
-        times += [shard.next_retry() for shard in self._surroundings.retrying]
-        if self._owned:
-            times += [self._abort_at_ms, self._expire_at_ms]
-        return min((at for at in times if at is not None), default=None)
+        # Asked after each event, of which few leave anything behind.
+        surroundings = self._surroundings
+        times: list[int | None] = [self._abort_at_ms, self._expire_at_ms] if self._owned else []
+        if surroundings.awaited:
+            times.append(next(iter(surroundings.awaited.values())))
+        if surroundings.retrying:
+            times += [shard.next_retry() for shard in surroundings.retrying]
+        return min([at for at in times if at is not None], default=None)
 
     def tick(self, now: Instant) -> list[Effect]:
         """Time has passed."""

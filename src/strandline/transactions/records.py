@@ -7,6 +7,7 @@ the value; an id without an open or ending transaction that is Empty has no list
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
 from strandline.errors import CorruptRecords
@@ -46,7 +47,7 @@ def encode_record(
     Version 0 has no place for tagged fields: early releases of Kafka would not read them. A state
     that needs one is written with it all the same, since its meaning would be another without.
     """
-    key = encode_versioned(TransactionLogKey(transactional_id=transactional_id), TRANSACTION_KEY)
+    key = _key(transactional_id)
     if transaction is None:
         return CoordinatorRecord(key, None)
     is_plain = version == 0 and not (
@@ -57,6 +58,11 @@ def encode_record(
     return CoordinatorRecord(
         key, encode_versioned(_to_value(transaction), _PLAIN if is_plain else _TAGGED)
     )
+
+
+@lru_cache(maxsize=128)
+def _key(transactional_id: str) -> bytes:
+    return encode_versioned(TransactionLogKey(transactional_id=transactional_id), TRANSACTION_KEY)
 
 
 def _to_value(transaction: Transaction) -> TransactionLogValue:

@@ -13,9 +13,8 @@ Version 2 may abort what has not begun, too: for such an abort the epoch is all 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from strandline.errors import ErrorCode, InvariantViolated, ProtocolError
 from strandline.types import (
@@ -62,11 +61,11 @@ OPEN: Final = PREPARED | {TransactionState.ONGOING}
 """Records may be written, or wait for their end."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Transaction:
+class Transaction(NamedTuple):
     """The state of one transactional id. Times are wall-clock milliseconds."""
 
     producer_id: ProducerId
+    timeout_ms: int
     producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH
     """-1 until the first InitProducerId is durable."""
     previous_producer_id: ProducerId = NO_PRODUCER_ID
@@ -75,7 +74,6 @@ class Transaction:
     """While a transaction ends: the id that follows, if the epochs of this one are used up."""
     last_producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH
     """The epoch before the last raise that its own producer asked for. Kafka does not store it."""
-    timeout_ms: int
     state: TransactionState = TransactionState.EMPTY
     partitions: frozenset[TopicPartition] = frozenset()
     started_ms: int = NO_TIMESTAMP
@@ -130,8 +128,7 @@ class Transaction:
         now_ms: int,
     ) -> Transaction:
         self._check_from(IDLE)
-        return replace(
-            self,
+        return self._replace(
             producer_id=producer_id,
             producer_epoch=epoch,
             previous_producer_id=self.producer_id,
@@ -153,8 +150,7 @@ class Transaction:
         """With more partitions; the first ones begin the transaction."""
         self._check_from(IDLE | {TransactionState.ONGOING})
         is_new = self.state is not TransactionState.ONGOING
-        return replace(
-            self,
+        return self._replace(
             previous_producer_id=self.producer_id,
             next_producer_id=NO_PRODUCER_ID,
             state=TransactionState.ONGOING,
@@ -179,8 +175,7 @@ class Transaction:
         if commits and version >= VERSION_2 and self.producer_epoch >= EPOCH_MAX:
             raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR)
         is_open = self.state is TransactionState.ONGOING
-        raised = replace(
-            self,
+        raised = self._replace(
             state=TransactionState.PREPARE_COMMIT if commits else TransactionState.PREPARE_ABORT,
             next_producer_id=next_producer_id,
             started_ms=self.started_ms if is_open else now_ms,
@@ -211,13 +206,12 @@ class Transaction:
         A coordinator below version 2 leaves it behind where it fences the last epoch.
         """
         epoch = ProducerEpoch(min(self.producer_epoch + 1, EPOCH_MAX))
-        return replace(self, producer_epoch=epoch, last_producer_epoch=last_epoch)
+        return self._replace(producer_epoch=epoch, last_producer_epoch=last_epoch)
 
     def completed(self, now_ms: int) -> Transaction:
         """Ended: every partition has its marker."""
         self._check_from(PREPARED)
-        done = replace(
-            self,
+        done = self._replace(
             previous_producer_id=self.producer_id,
             next_producer_id=NO_PRODUCER_ID,
             state=(
@@ -229,7 +223,7 @@ class Transaction:
             updated_ms=now_ms,
         )
         if self.raises_epoch and self.next_producer_id != NO_PRODUCER_ID:
-            done = replace(done, producer_id=self.next_producer_id, producer_epoch=ProducerEpoch(0))
+            done = done._replace(producer_id=self.next_producer_id, producer_epoch=ProducerEpoch(0))
         return done
 
     # Time.

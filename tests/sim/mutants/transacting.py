@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any, Final
 
 from strandline.errors import ErrorCode
@@ -40,8 +39,7 @@ def _same_epoch(
 ) -> Transaction:
     del expected_epoch
     epoch = ProducerEpoch(max(self.producer_epoch, 0))
-    return replace(
-        self,
+    return self._replace(
         producer_epoch=epoch,
         state=TransactionState.EMPTY,
         partitions=frozenset(),
@@ -75,7 +73,7 @@ def _none_aborted(self: LogReader, offset: Offset, upper_offset: Offset) -> list
 def _first_partition_only(self: Transaction, **how: Any) -> Transaction:
     ending = _true_ending(self, **how)
     kept: frozenset[TopicPartition] = frozenset(sorted(ending.partitions)[:1])
-    return replace(ending, partitions=kept)
+    return ending._replace(partitions=kept)
 
 
 def _also_while_it_loads(self: TransactionCoordinator, do: Any) -> None:

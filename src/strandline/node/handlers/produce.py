@@ -78,8 +78,11 @@ class ProduceHandler:
 
         verification = ProduceVerification(request, self._replicas)
         must_ask = verification.begin(self._settings, now.wall_ms)
+        verifier = self._transactions.verifier
         # Behind batches of its producer that wait for the coordinator, it waits for its turn.
-        if not must_ask and not self._transactions.verifier.is_asking(verification.producer_id):
+        if not verifier.is_asking(verification.producer_id) and (
+            not must_ask or verification.is_confirmed(verifier)
+        ):
             self._append_all(request, verification, now)
             return
 
@@ -87,12 +90,14 @@ class ProduceHandler:
             verification.verified(outcomes)
             self._append_all(request, verification, at)
 
+        verifier.ask(verification.question(), verified, now)
+        if verification.is_over:
+            return
         # The frame belongs to the driver again before the coordinator answers.
         for topic in body.topic_data:
             for data in topic.partition_data:
                 if data.records is not None:
                     data.records = memoryview(bytearray(data.records))
-        self._transactions.verifier.ask(verification.question(), verified, now)
 
     def _append_all(
         self,

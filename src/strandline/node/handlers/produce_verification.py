@@ -15,7 +15,7 @@ from strandline.node.replica import Replica
 from strandline.node.replicas import Replicas
 from strandline.node.request import Request
 from strandline.node.settings import Settings
-from strandline.node.transaction_verification import Question
+from strandline.node.transaction_verification import Question, TransactionVerifier
 from strandline.protocol.messages.produce import ProduceRequest
 from strandline.records.batch import BatchHeader
 from strandline.records.produced_framing import begins_with_transactional_batch, only_batch
@@ -42,6 +42,8 @@ class ProduceVerification:
         self._guards: dict[TopicPartition, Guard] = {}
         self._adds = request.version >= _ADDS_SINCE
         self.outcomes: Mapping[TopicPartition, ErrorCode] = {}
+        self.is_over = False
+        """Whether the coordinator has answered."""
 
     def begin(self, settings: Settings, now_ms: int) -> bool:
         """Get the guards; whether there is anything to ask. `now_ms` is wall-clock time."""
@@ -73,11 +75,20 @@ class ProduceVerification:
         """That of the transactional batches; None if there are none, or of several producers."""
         return next(iter(self._producers)).producer_id if len(self._producers) == 1 else None
 
+    def is_confirmed(self, verifier: TransactionVerifier) -> bool:
+        """Whether it is known without a question that the coordinator would confirm."""
+        [producer] = self._producers
+        return verifier.is_confirmed(self._transactional_id, *producer, self._guards.keys())
+
+    @property
+    def _transactional_id(self) -> str:
+        return self._request.body.transactional_id or ""
+
     def question(self) -> Question:
         """What the coordinator is asked: nothing, if no partition needs a guard."""
         [producer] = self._producers
         return Question(
-            transactional_id=self._request.body.transactional_id or "",
+            transactional_id=self._transactional_id,
             producer_id=producer.producer_id,
             producer_epoch=producer.epoch,
             partitions=frozenset(self._guards),
@@ -87,6 +98,7 @@ class ProduceVerification:
 
     def verified(self, outcomes: Mapping[TopicPartition, ErrorCode]) -> None:
         """The coordinator has answered."""
+        self.is_over = True
         self.outcomes = {**self.outcomes, **outcomes}
 
     def guard(self, at: TopicPartition) -> Guard:
