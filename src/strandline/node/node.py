@@ -190,7 +190,7 @@ class Node:
             authority=self.authority,
         )
         self.routes = Routes(self.parts, random)
-        self._requests = RequestDispatcher(self.routes, self.outbox, self.quotas, self.replicas)
+        self._requests = RequestDispatcher(self.routes, self.parts)
         self.authentication.serve = self._requests.dispatch
         self._metadata_listener = MetadataListener(self.parts)
         self._connection_ids = count(1)

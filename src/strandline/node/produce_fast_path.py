@@ -5,7 +5,8 @@ client id, acks, topic and partition. `ProduceFastPath` remembers the constant p
 on one connection, compares instead of decoding, checks the batch by its header, its checksum and a
 compiled walk over its records, appends it, and fills in a prepared answer. That is three times as
 fast as the general way. With acks=all the answer is filled in at once, too, and waits in the
-replica's queue for the high watermark.
+replica's queue for the high watermark. The first batch of a transaction is a plain case where the
+coordinator is this broker's own, and has the partition in the transaction.
 
 It is only ever a short cut. Whatever is not the plain case (an unusual attribute, a duplicate, a
 wrong checksum, a record that is not in order, a full disk) is declined *before anything has
@@ -19,7 +20,7 @@ differential test runs both.
 from __future__ import annotations
 
 from struct import Struct
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from crc32c import crc32c
 
@@ -37,10 +38,12 @@ from strandline.protocol.messages.produce import (
 )
 from strandline.protocol.schema import encode_response
 from strandline.records.batch import (
+    CODEC_MASK,
     HEADER,
     HEADER_BYTES,
     LOG_OVERHEAD,
     MAGIC,
+    TRANSACTIONAL_BIT,
     BatchHeader,
     Buffer,
 )
@@ -48,7 +51,11 @@ from strandline.records.codec import Codec
 from strandline.records.compression import inflate
 from strandline.records.produced_records import newest_of
 from strandline.records.rules import AppendRules
-from strandline.types import NO_TIMESTAMP, Instant, Offset
+from strandline.storage.producer_state import ProducerStates
+from strandline.types import NO_TIMESTAMP, Instant, Offset, TopicPartition
+
+if TYPE_CHECKING:
+    from strandline.node.transaction_verification import TransactionVerifier
 
 _ACKS_ALL: Final = -1
 _HEAD: Final = Struct(">Ii")
@@ -57,8 +64,11 @@ _FLEXIBLE_SINCE: Final = 9
 _ZSTD_SINCE: Final = 7
 """Older requests must be looked at for a codec that they may not use."""
 _INT: Final = Struct(">i")
-_CODECS_AND_NOTHING_ELSE: Final = frozenset(range(5))
+_PLAIN: Final = frozenset(range(5))
+"""Attributes with a codec and nothing else."""
+_TRANSACTIONAL: Final = frozenset(TRANSACTIONAL_BIT | codec for codec in _PLAIN)
 _ATTRIBUTES_AT: Final = 21
+_FLAGS_AT: Final = 22
 _SHAPES_MAX: Final = 1024
 _NO_TAGS: Final = bytes(3)
 _BEHIND_PREFIX_MIN: Final = HEADER_BYTES
@@ -67,16 +77,62 @@ _BEHIND_PREFIX_MIN: Final = HEADER_BYTES
 class _Shape:
     """What is constant in a produce request and in its answer."""
 
-    __slots__ = ("acks_all", "answer", "is_flexible", "origin", "replica", "timeout_ms", "word")
+    __slots__ = (
+        "acks_all",
+        "answer",
+        "attributes",
+        "is_flexible",
+        "joined",
+        "origin",
+        "replica",
+        "timeout_ms",
+        "word",
+    )
 
-    def __init__(self, word: int, replica: Replica, request: Request[ProduceRequest]) -> None:
+    def __init__(
+        self,
+        word: int,
+        replica: Replica,
+        request: Request[ProduceRequest],
+        joined: JoinedTransaction | None,
+    ) -> None:
         self.word = word
+        self.joined = joined
+        self.attributes = _PLAIN if joined is None else _TRANSACTIONAL
         self.replica = replica
         self.origin = Origin(request.client_id, request.connection)
         self.answer = _Answer(request)
         self.is_flexible = request.version >= _FLEXIBLE_SINCE
         self.acks_all = request.body.acks == _ACKS_ALL
         self.timeout_ms = max(0, request.body.timeout_ms)
+
+
+class JoinedTransaction:
+    """The transaction to which the batches of a shape belong."""
+
+    __slots__ = ("_partitions", "_transactional_id", "_verifier")
+
+    def __init__(
+        self, transactional_id: str, partition: TopicPartition, verifier: TransactionVerifier
+    ) -> None:
+        self._transactional_id = transactional_id
+        self._partitions = frozenset({partition})
+        self._verifier = verifier
+
+    def is_next(self, header: BatchHeader, producers: ProducerStates) -> bool:
+        """Whether a batch plainly continues its producer's, and may be in the transaction."""
+        verifier = self._verifier
+        if verifier.is_asking(header.producer_id):
+            return False  # batches before it wait
+        return producers.is_next(header) or (
+            producers.is_next(header, begins=True)
+            and verifier.is_confirmed(
+                self._transactional_id,
+                header.producer_id,
+                header.producer_epoch,
+                self._partitions,
+            )
+        )
 
 
 class _Answer:
@@ -127,12 +183,23 @@ class ProduceFastPath:
         self._prefix_end = 0
         self._shapes: dict[bytes, _Shape] = {}
 
-    def learn(self, frame: memoryview, request: Request[ProduceRequest], replica: Replica) -> None:
-        """Remember a request for one partition that asked for an answer."""
+    def learn(
+        self,
+        frame: memoryview,
+        request: Request[ProduceRequest],
+        replica: Replica,
+        joined: JoinedTransaction | None,
+    ) -> None:
+        """Remember a request for one partition that asked for an answer; `joined` if it names a
+        transactional id."""
         records = request.body.topic_data[0].partition_data[0].records
         if records is None or request.version < _ZSTD_SINCE:
             return
         size = len(records)
+        if joined is not None and not (
+            size > HEADER_BYTES and records[_FLAGS_AT] & TRANSACTIONAL_BIT
+        ):
+            return  # what may be written under the id was not asked
         if request.version >= _FLEXIBLE_SINCE:
             behind, length_bytes = 3, _varint_bytes(size + 1)
         else:
@@ -143,7 +210,7 @@ class ProduceFastPath:
             self._prefix_end = prefix_end
         (word, _) = _HEAD.unpack_from(frame)
         prefix = frame[_CONSTANT_FROM:prefix_end].tobytes()
-        self._shapes[prefix] = _Shape(word, replica, request)
+        self._shapes[prefix] = _Shape(word, replica, request, joined)
 
     def maybe_handle(self, frame: memoryview, now: Instant) -> bool:
         """Append and answer, if the request is of a known shape and the plain case."""
@@ -184,17 +251,23 @@ class ProduceFastPath:
             header[0] != 0
             or header[1] != size - LOG_OVERHEAD
             or header[3] != MAGIC
-            or header[5] not in _CODECS_AND_NOTHING_ELSE
+            or header[5] not in shape.attributes
             or not header[12] == header[6] + 1 > 0
-            or crc32c(frame[start + _ATTRIBUTES_AT : end]) != header[4]
             or log.health.failure is not None
             or log.health.closed
         ):
             return False
         if header[9] >= 0:
             header = BatchHeader._make(header)
-            if not log.producers.is_next(header):
+            joined, producers = shape.joined, log.producers
+            if not (
+                producers.is_next(header) if joined is None else joined.is_next(header, producers)
+            ):
                 return False
+        elif shape.joined is not None:
+            return False
+        if crc32c(frame[start + _ATTRIBUTES_AT : end]) != header[4]:
+            return False
         if _newest_timestamp(header, batch, rules, now.wall_ms) != header[8]:
             return False
         try:
@@ -273,7 +346,7 @@ def _newest_timestamp(
     """The largest timestamp of a batch's records; None if anything is wrong with them."""
     payload: Buffer = batch
     start = HEADER_BYTES
-    codec = header[5]
+    codec = header[5] & CODEC_MASK
     if codec:
         try:
             payload = inflate(Codec(codec), batch[start:], rules.max_decompressed_bytes)

@@ -10,11 +10,9 @@ import logging
 from typing import Any
 
 from strandline.errors import MalformedFrame
-from strandline.node.client_quotas import ClientQuotas
 from strandline.node.connection import Connection
-from strandline.node.outbox import Outbox
-from strandline.node.produce_fast_path import ProduceFastPath
-from strandline.node.replicas import Replicas
+from strandline.node.parts import NodeParts
+from strandline.node.produce_fast_path import JoinedTransaction, ProduceFastPath
 from strandline.node.request import Handler, Request
 from strandline.node.routes import Routes
 from strandline.protocol.apis import KNOWN, ApiKey
@@ -29,13 +27,12 @@ log = logging.getLogger(__name__)
 class RequestDispatcher:
     """See the module."""
 
-    def __init__(
-        self, routes: Routes, outbox: Outbox, quotas: ClientQuotas, replicas: Replicas
-    ) -> None:
+    def __init__(self, routes: Routes, node: NodeParts) -> None:
         self._routes = routes
-        self._outbox = outbox
-        self._quotas = quotas
-        self._replicas = replicas
+        self._outbox = node.outbox
+        self._quotas = node.quotas
+        self._replicas = node.replicas
+        self._transactions = node.transactions
 
     def dispatch(self, connection: Connection, frame: memoryview, now: Instant) -> None:
         """Have one whole request handled. Raises `MalformedFrame`."""
@@ -94,7 +91,6 @@ class RequestDispatcher:
         body, connection = request.body, request.connection
         if (
             body.acks not in (1, -1)
-            or body.transactional_id is not None
             or len(body.topic_data) != 1
             or self._quotas.limits_producing(request)
         ):
@@ -106,9 +102,13 @@ class RequestDispatcher:
         replica = self._replicas.for_fast_path(topic.name, topic.topic_id, number)
         if replica is None:
             return
+        joined: JoinedTransaction | None = None
+        if body.transactional_id is not None:
+            verifier = self._transactions.verifier
+            joined = JoinedTransaction(body.transactional_id, replica.topic_partition, verifier)
         if not isinstance(connection.fast_path, ProduceFastPath):
             connection.fast_path = ProduceFastPath(connection, self._outbox)
-        connection.fast_path.learn(frame, request, replica)
+        connection.fast_path.learn(frame, request, replica, joined)
 
     def _handle(self, handler: Handler, request: Request[object], now: Instant) -> None:
         try:

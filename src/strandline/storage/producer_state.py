@@ -97,15 +97,17 @@ class ProducerStates:
             return None
         return self._check_all_rules(header, origin, guard)
 
-    def is_next(self, header: BatchHeader) -> bool:
-        """Whether a client's batch plainly continues what its producer wrote last."""
+    def is_next(self, header: BatchHeader, *, begins: bool = False) -> bool:
+        """Whether a client's batch plainly continues what its producer wrote last; `begins`: as the
+        first one of a transaction, which is for the coordinator to confirm."""
         entry = self._by_id.get(header.producer_id)
         return (
             entry is not None
             and header.base_sequence == entry.next_sequence
             and header.producer_epoch == entry.epoch
             and entry.in_sequence
-            and (entry.transaction_first_offset >= 0) == (header.attributes & TRANSACTIONAL_BIT > 0)
+            and (entry.transaction_first_offset >= 0)
+            == (header.attributes & TRANSACTIONAL_BIT > 0 and not begins)
             and not self.verifications
         )
 

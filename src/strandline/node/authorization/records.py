@@ -63,6 +63,7 @@ def _produce(access: Access, request: Request[produce.ProduceRequest]) -> bool:
         response = produce.ProduceResponse(
             responses=_refused_topics(body.topic_data, _TRANSACTIONAL_ID_DENIED)
         )
+        body.topic_data = []  # of what is refused nothing is learnt, as a faster way to do it
         answer_produce(request, response)
         return False
     allowed, denied = split(body.topic_data, named(access, Operation.WRITE))
