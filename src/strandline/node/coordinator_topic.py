@@ -67,10 +67,11 @@ class CoordinatorTopic:
     ) -> Sequence[ErrorCode | None]:
         """Append a batch; returns what the coordinator is to be told of it now, if anything."""
         try:
-            replica = self._replicas.leader(self._name, partition)
+            replica = self._replicas.hosted(self._name, partition)
+            leading = replica.check_leading()
             if replica.leader_epoch != leader_epoch:
                 return (ErrorCode.NOT_LEADER_OR_FOLLOWER,)
-            required = replica.check_leading().append_own(
+            required = leading.append_own(
                 batch, now, transaction_version=transaction_version, guard=guard
             )
         except ProtocolError as error:
@@ -170,8 +171,7 @@ def state_batch(
     producer: tuple[ProducerId, ProducerEpoch] | None = None,
 ) -> OwnBatch:
     """The batch in which a coordinator keeps records; of a transaction, if it has a producer."""
-    fields = [(each.key, each.value) for each in records]
-    return own_batch(fields, timestamp=now.wall_ms, codec=codec, producer=producer)
+    return own_batch(records, timestamp=now.wall_ms, codec=codec, producer=producer)
 
 
 def marker_batch(marker: WritableTxnMarker, now: Instant) -> OwnBatch:

@@ -36,11 +36,12 @@ class MarkerWriter:
     ) -> None:
         """Write one marker into one partition."""
         try:
-            replica = self._replicas.leader(*at)
+            replica = self._replicas.hosted(*at)
+            leading = replica.check_leading()
             if at.topic == CONSUMER_OFFSETS:
                 self._groups.host.write_marker(at.partition, marker, done, now)
                 return
-            required = replica.check_leading().append_own(
+            required = leading.append_own(
                 marker_batch(marker, now),
                 now,
                 transaction_version=marker.transaction_version,

@@ -16,7 +16,7 @@ from strandline.node.produce_fast_path import JoinedTransaction, ProduceFastPath
 from strandline.node.request import Handler, Request
 from strandline.node.routes import Routes
 from strandline.protocol.apis import KNOWN, ApiKey
-from strandline.protocol.framing import parse_request_header, peek
+from strandline.protocol.framing import parse_request_header
 from strandline.protocol.messages.produce import ProduceRequest
 from strandline.protocol.schema import decode_from
 from strandline.types import Instant
@@ -36,21 +36,19 @@ class RequestDispatcher:
 
     def dispatch(self, connection: Connection, frame: memoryview, now: Instant) -> None:
         """Have one whole request handled. Raises `MalformedFrame`."""
-        api_key, version, _ = peek(frame)
+        header, position = parse_request_header(frame)
+        api_key, version, correlation_id, client_id = header
         handler = self._routes.find(api_key)
         if handler is None:
             raise MalformedFrame(f"The API with key {api_key} is not served.")
         api = KNOWN[api_key]
-        header, position = parse_request_header(frame)
         if not api.versions.covers(version):
             if api_key != ApiKey.API_VERSIONS:
                 raise MalformedFrame(
                     f"Version {version} of {api.name} is not served, only {api.versions}."
                 )
             self._routes.refuse_version(
-                Request(
-                    connection, self._outbox, api.key, version, header.correlation_id, None, None
-                )
+                Request(connection, self._outbox, api.key, version, correlation_id, None, None)
             )
             return
         # Bytes behind the body are left alone, as Kafka does: librdkafka 2.16 sends three of them
@@ -61,8 +59,8 @@ class RequestDispatcher:
             self._outbox,
             api.key,
             version,
-            header.correlation_id,
-            header.client_id,
+            correlation_id,
+            client_id,
             body,
             now.monotonic_ms,
         )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from strandline.errors import CorruptRecords, MalformedFrame
 from strandline.protocol.declare import shape_of
@@ -20,8 +20,7 @@ from strandline.types import ProducerId
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class CoordinatorRecord:
+class CoordinatorRecord(NamedTuple):
     """A record as it lies in the log."""
 
     key: bytes

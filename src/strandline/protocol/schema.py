@@ -67,8 +67,12 @@ def decode_from(
 
 def encode(message: object, version: int) -> bytes:
     """The message's bytes. Records must be at hand, not ranges of files."""
+    return _encode_behind(bytearray(), message, version)
+
+
+def _encode_behind(out: bytearray, message: object, version: int) -> bytes:
     chunks: list[Chunk] = []
-    last = encode_onto(bytearray(), message, version, chunks)
+    last = encode_onto(out, message, version, chunks)
     if not chunks:
         return bytes(last)
     parts: list[Buffer] = []
@@ -112,7 +116,7 @@ encode_response = encode
 
 def encode_versioned(message: object, version: int) -> bytes:
     """A message behind its version as int16: the form of keys and values in internal topics."""
-    return version.to_bytes(2, "big", signed=True) + encode(message, version)
+    return _encode_behind(bytearray(version.to_bytes(2, "big", signed=True)), message, version)
 
 
 def decode_versioned(declared: type[T], buffer: Buffer) -> T:

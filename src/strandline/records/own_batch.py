@@ -145,7 +145,8 @@ def _record(index: int, key: bytes | None, value: bytes | None) -> bytes:
     body.append(0)  # headers
     packed = bytearray()
     write_varint(packed, len(body))
-    return bytes(packed + body)
+    packed += body
+    return bytes(packed)
 
 
 @lru_cache(maxsize=64)

@@ -18,6 +18,9 @@ from strandline.errors import CorruptRecords
 
 def write_varint(out: bytearray, value: int) -> None:
     """Append a signed number. Serves both widths: the bytes are the same for the same number."""
+    if 0 <= value < 0x40:  # nearly all sizes of small records
+        out.append(value << 1)
+        return
     folded = value << 1 if value >= 0 else (-value << 1) - 1
     while folded > 0x7F:
         out.append((folded & 0x7F) | 0x80)

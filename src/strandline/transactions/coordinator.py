@@ -209,7 +209,6 @@ class TransactionCoordinator:
 
     def next_deadline(self) -> int | None:
         """The monotonic time at which to call `tick`, or None: nothing is waiting for time."""
-        # Asked after each event, of which few leave anything behind.
         surroundings = self._surroundings
         times: list[int | None] = [self._abort_at_ms, self._expire_at_ms] if self._owned else []
         if surroundings.awaited:
