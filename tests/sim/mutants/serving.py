@@ -54,9 +54,11 @@ def _told_at_once(self: Any, replica: Any, required: Offset, answer: Any, now: I
     answer.error_code = ErrorCode.NONE
 
 
-def _learns_acks_all(self: ProduceFastPath, frame: memoryview, request: Any, replica: Any) -> None:
+def _learns_acks_all(
+    self: ProduceFastPath, frame: memoryview, request: Any, replica: Any, joined: Any
+) -> None:
     if request.body.acks == _ACKS_ALL:
-        _true_learn(self, frame, request, replica)
+        _true_learn(self, frame, request, replica, joined)
 
 
 def _throws_one_of_five_away(
