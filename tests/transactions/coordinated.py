@@ -27,9 +27,10 @@ from strandline.transactions.effects import (
     SendMarkers,
     TakeProducerId,
 )
+from strandline.transactions.producing import Joins
 from strandline.transactions.settings import TransactionSettings
 from strandline.transactions.transaction import Transaction
-from strandline.types import Instant, LeaderEpoch, ProducerId
+from strandline.types import Instant, LeaderEpoch, ProducerId, TopicPartition
 
 ID = "transfers"
 TOPIC = "accounts"
@@ -88,6 +89,33 @@ class Coordinated:
         )
         assert isinstance(response, InitProducerIdResponse)
         return response
+
+    def ask_by_request(self, asked: Joins, partition: int) -> dict[TopicPartition, int] | None:
+        """What another broker is told of a partition."""
+        topic = AddPartitionsToTxnTopic(name=TOPIC, partitions=[partition])
+        transaction = AddPartitionsToTxnTransaction(
+            transactional_id=asked.transactional_id,
+            producer_id=asked.producer_id,
+            producer_epoch=asked.producer_epoch,
+            verify_only=asked.verify_only,
+            topics=[topic],
+        )
+        response = self.ask(AddPartitionsToTxnRequest(transactions=[transaction]))
+        if response is None:
+            return None
+        [result] = response.results_by_transaction
+        return {
+            TopicPartition(each.name, item.partition_index): item.partition_error_code
+            for each in result.topic_results
+            for item in each.results_by_partition
+        }
+
+    def ask_directly(self, asked: Joins, partition: int) -> dict[TopicPartition, int] | None:
+        """What a leader on this broker is told of a partition."""
+        token = next(self._tokens)
+        at = frozenset({TopicPartition(TOPIC, partition)})
+        self._do(self.coordinator.join(token, asked, at, self.now))
+        return self.answers.get(token)
 
     def add(self, epoch: int, *partitions: int, verify: bool = False, producer: int = 4000) -> int:
         """The error of the first of these partitions."""

@@ -210,6 +210,9 @@ class ProduceFastPath:
             self._prefix_end = prefix_end
         (word, _) = _HEAD.unpack_from(frame)
         prefix = frame[_CONSTANT_FROM:prefix_end].tobytes()
+        known = self._shapes.get(prefix)
+        if known is not None and known.word == word and known.replica is replica:
+            return  # it was no plain case
         self._shapes[prefix] = _Shape(word, replica, request, joined)
 
     def maybe_handle(self, frame: memoryview, now: Instant) -> bool:

@@ -37,6 +37,7 @@ from strandline.transactions.effects import (
     SendMarkers,
     TakeProducerId,
 )
+from strandline.transactions.producing import Joins
 from strandline.transactions.settings import TransactionSettings
 from strandline.transactions.shard import Entry
 from strandline.types import Instant, ProducerEpoch, ProducerId, TopicPartition
@@ -87,6 +88,12 @@ class TransactionHost:
         """Hand a request to the coordinator, whose response `done` gets."""
         call = Call(_Asked(done), version, body)
         self._carry_out(self._coordinator.handle(call, now), now)
+
+    def join(
+        self, asked: Joins, partitions: frozenset[TopicPartition], done: Done, now: Instant
+    ) -> None:
+        """Let partitions that are led here join a transaction; `done` gets the outcome of each."""
+        self._carry_out(self._coordinator.join(_Asked(done), asked, partitions, now), now)
 
     def partition_for(self, transactional_id: str) -> int:
         """The partition of `__transaction_state` in which an id lives."""

@@ -60,6 +60,11 @@ class Question:
     knows_abortable: bool
     """The client knows the error TRANSACTION_ABORTABLE."""
 
+    @property
+    def verify_only(self) -> bool:
+        """Partitions have joined before, or have not."""
+        return not self.adds
+
     def request(self) -> AddPartitionsToTxnRequest:
         """The question as a message."""
         topics: dict[str, list[int]] = {}
@@ -71,7 +76,7 @@ class Question:
                     transactional_id=self.transactional_id,
                     producer_id=self.producer_id,
                     producer_epoch=self.producer_epoch,
-                    verify_only=not self.adds,
+                    verify_only=self.verify_only,
                     topics=[
                         AddPartitionsToTxnTopic(name=topic, partitions=numbers)
                         for topic, numbers in topics.items()
@@ -158,7 +163,7 @@ class TransactionVerifier:
         if state is None or state.leader < 0:
             answered(None, now)
         elif state.leader == self._broker_id:
-            host.ask(question.request(), _VERSION, answered, now)
+            host.join(question, question.partitions, answered, now)
         else:
             self._peers.ask(
                 state.leader,
@@ -185,6 +190,8 @@ class TransactionVerifier:
                     for item in topic.results_by_partition:
                         at = TopicPartition(topic.name, item.partition_index)
                         codes[at] = ErrorCode(item.partition_error_code)
+        elif isinstance(answer, Mapping):  # of this node's own coordinator
+            codes.update(answer)
         pause_ms = self._settings.broker.add_partitions_to_txn_retry_backoff_ms
         is_busy = ErrorCode.CONCURRENT_TRANSACTIONS in codes.values()
         if is_busy and now.monotonic_ms + pause_ms <= give_up_ms:

@@ -34,9 +34,9 @@ from strandline.protocol.messages.list_transactions import (
 from strandline.transactions.certainty import FINAL, refuse
 from strandline.transactions.effects import Call, Effect, TakeProducerId, Token
 from strandline.transactions.ending import NeedsProducerId, end, fence
-from strandline.transactions.joining import Joining
+from strandline.transactions.joining import Joining, join
 from strandline.transactions.listing import described, listed
-from strandline.transactions.producing import initialize, refused
+from strandline.transactions.producing import Joins, initialize, refused
 from strandline.transactions.settings import TransactionSettings
 from strandline.transactions.shard import Change, Entry, Shard, Surroundings
 from strandline.transactions.transaction import OPEN, PREPARED, VERSION_2, TransactionState
@@ -125,6 +125,16 @@ class TransactionCoordinator:
         shard = self._served(request.transactional_id)
         producer = request.producer_id, request.producer_epoch
         refuse(shard, request.transactional_id or "", code, producer, now, answer)
+
+    def join(
+        self, token: Token, asked: Joins, partitions: frozenset[TopicPartition], now: Instant
+    ) -> list[Effect]:
+        """As AddPartitionsToTxn, for a partition's leader on this broker; the answer is the outcome
+        for each partition."""
+        self._outbox.expect(token)
+        reply = partial(self._outbox.reply, token)
+        join(self._served, asked, partitions, VERSION_2, now, reply)
+        return self._outbox.drain()
 
     def confirms(
         self,

@@ -21,13 +21,38 @@ from strandline.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 from strandline.transactions.certainty import refuse
-from strandline.transactions.producing import Outcomes, add_partitions
+from strandline.transactions.producing import Joins, Outcomes, add_partitions
 from strandline.transactions.shard import Shard
 from strandline.transactions.transaction import VERSION_2
 from strandline.types import Instant, TopicPartition
 
 _BATCHED_SINCE: Final = 4
 """The version that brokers use, with which partitions join by writing."""
+
+
+def join(
+    served: Callable[[str | None], Shard],
+    asked: Joins,
+    partitions: frozenset[TopicPartition],
+    version: int,
+    now: Instant,
+    told: Callable[[Outcomes], None],
+) -> None:
+    """Let partitions join one transaction, of that version, and have told what became of each."""
+
+    def refused(code: ErrorCode) -> None:
+        told(dict.fromkeys(partitions, code))
+
+    try:
+        shard = served(asked.transactional_id)
+    except ProtocolError as refusal:
+        refused(refusal.code)
+        return
+    try:
+        add_partitions(shard, asked, partitions, version, now, told)
+    except ProtocolError as refusal:
+        producer = asked.producer_id, asked.producer_epoch
+        refuse(shard, asked.transactional_id, refusal.code, producer, now, refused)
 
 
 class Joining:
@@ -58,21 +83,7 @@ class Joining:
     ) -> None:
         partitions = frozenset(_partitions(asked))
         version = VERSION_2 if self._is_batched else 0
-        told = partial(self._told, index, asked)
-
-        def refused(code: ErrorCode) -> None:
-            told(dict.fromkeys(partitions, code))
-
-        try:
-            shard = served(asked.transactional_id)
-        except ProtocolError as refusal:
-            refused(refusal.code)
-            return
-        try:
-            add_partitions(shard, asked, partitions, version, now, told)
-        except ProtocolError as refusal:
-            producer = asked.producer_id, asked.producer_epoch
-            refuse(shard, asked.transactional_id, refusal.code, producer, now, refused)
+        join(served, asked, partitions, version, now, partial(self._told, index, asked))
 
     def _told(self, index: int, asked: AddPartitionsToTxnTransaction, outcomes: Outcomes) -> None:
         self._results[index] = _result(asked, outcomes)

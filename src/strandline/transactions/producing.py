@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Protocol
 
 from strandline.errors import ErrorCode, ProtocolError
-from strandline.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnTransaction
 from strandline.protocol.messages.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
@@ -120,9 +120,24 @@ def _next_identity(
     return current.raised(timeout_ms, expected, now.wall_ms)
 
 
+class Joins(Protocol):
+    """Whose transaction partitions are to join: part of a request, or a question of this broker."""
+
+    @property
+    def transactional_id(self) -> str: ...
+    @property
+    def producer_id(self) -> int: ...
+    @property
+    def producer_epoch(self) -> int: ...
+    @property
+    def verify_only(self) -> bool:
+        """Only ask whether they have joined."""
+        ...
+
+
 def add_partitions(
     shard: Shard,
-    asked: AddPartitionsToTxnTransaction,
+    asked: Joins,
     partitions: frozenset[TopicPartition],
     version: int,
     now: Instant,
