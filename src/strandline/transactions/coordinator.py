@@ -144,7 +144,7 @@ class TransactionCoordinator:
         partitions: Set[TopicPartition],
     ) -> bool:
         """Whether the partitions are all part of the producer's open transaction, and nothing is
-        being changed: whoever asks for just that in a request would be told so at once."""
+        being changed: a question about them would be answered so at once."""
         owned = self._owned.get(self.partition_for(transactional_id))
         entry = None if owned is None else owned.shard.entries.get(transactional_id)
         if owned is None or owned.is_loading or entry is None or entry.is_pending:
