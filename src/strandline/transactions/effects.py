@@ -6,8 +6,7 @@ Every request is answered exactly once; answering twice is a bug of ours and rai
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from strandline.errors import InvariantViolated
 from strandline.protocol.coordinator_log import CoordinatorRecord
@@ -16,8 +15,7 @@ from strandline.types import LeaderEpoch, ProducerEpoch, ProducerId, TopicPartit
 Token: TypeAlias = Hashable
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Call:
+class Call(NamedTuple):
     """One request: a message of the protocol, and what comes back with its one answer."""
 
     token: Token
@@ -25,16 +23,14 @@ class Call:
     body: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(NamedTuple):
     """Answer the request that came with `token`."""
 
     token: Token
     response: Any
 
 
-@dataclass(frozen=True, slots=True)
-class AppendRecords:
+class AppendRecords(NamedTuple):
     """Append these records, as one batch, to a partition of `__transaction_state`.
 
     Only the leader of `leader_epoch` may do so, with acks=-1. Its end is told with
@@ -47,15 +43,13 @@ class AppendRecords:
     records: tuple[CoordinatorRecord, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class TakeProducerId:
+class TakeProducerId(NamedTuple):
     """Get a producer id that was never given before; `producer_id_taken` hands it over."""
 
     request_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class SendMarkers:
+class SendMarkers(NamedTuple):
     """End a transaction on every one of its partitions that still exists.
 
     `markers_written(send_id)` when all have their marker; never, if a newer coordinator has
@@ -72,8 +66,7 @@ class SendMarkers:
     partitions: frozenset[TopicPartition]
 
 
-@dataclass(frozen=True, slots=True)
-class CancelMarkers:
+class CancelMarkers(NamedTuple):
     """Another broker coordinates the transactions of this partition now."""
 
     partition: int

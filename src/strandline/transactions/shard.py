@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from strandline.errors import ErrorCode, InvariantViolated
 from strandline.protocol.coordinator_log import CoordinatorRecord
@@ -75,8 +75,7 @@ class Entry:
     """Whether a change is under way."""
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(NamedTuple):
     """What an id is to become; None: forgotten."""
 
     entry: Entry
