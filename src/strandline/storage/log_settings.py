@@ -11,7 +11,14 @@ from strandline.records.rules import AppendRules
 class LogSettings:
     """`config`, and what appends need of it at each batch; all of it is from the same `config`."""
 
-    __slots__ = ("client_rules", "config", "coordinator_rules", "keeps_batches", "segment_bytes")
+    __slots__ = (
+        "batch_bytes_max",
+        "client_rules",
+        "config",
+        "coordinator_rules",
+        "keeps_batches",
+        "segment_bytes",
+    )
 
     def __init__(self, config: TopicConfig) -> None:
         self.follow(config)
@@ -22,6 +29,7 @@ class LogSettings:
         self.client_rules, self.coordinator_rules = _rules_of(config)
         self.keeps_batches = self.client_rules.keeps_batches
         self.segment_bytes = config.segment_bytes
+        self.batch_bytes_max = min(self.client_rules.max_message_bytes, config.segment_bytes)
 
 
 @lru_cache(maxsize=256)

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from strandline.errors import CorruptRecords, ErrorCode, ProtocolError
 from strandline.node import produce_fast_path
 from strandline.node.handlers import delete_records as delete_handler
 from strandline.node.handlers import produce as produce_handler
-from strandline.records import validation
-from strandline.records.batch import BatchHeader, Buffer, iterate_headers, verify_crc
+from strandline.records import plain_produce, validation
+from strandline.records.batch import (
+    BatchHeader,
+    Buffer,
+    iterate_headers,
+    parse_header,
+    verify_crc,
+)
+from strandline.records.produced_records import newest_of_in_python
 from strandline.records.record_checks import newest_timestamp
 from strandline.storage import log_appender, producer_state
 from strandline.storage.log_appender import LogAppender, UnexpectedOffset
@@ -19,10 +26,11 @@ from strandline.storage.producer_entry import ProducerEntry
 from strandline.storage.producer_state import ProducerStates
 from strandline.storage.retention import Retention
 from strandline.types import LeaderEpoch, Offset
-from tests.sim.mutants.mutant import Mutant, nothing, patch, together, yes
+from tests.sim.mutants.mutant import Mutant, SwitchOn, nothing, patch, together, yes
 
 _true_newest_timestamp = newest_timestamp
-_true_newest_on_the_fast_path = produce_fast_path._newest_timestamp
+_true_newest_of = newest_of_in_python
+_true_newest_inside = produce_fast_path._newest_inside
 _true_excess = Retention._excess
 _true_is_old = Retention._is_old
 _true_check = ProducerStates.check
@@ -69,9 +77,27 @@ def _walks_and_believes(header: BatchHeader, *arguments: Any) -> int:
     return header.max_timestamp
 
 
-def _walks_and_believes_on_the_fast_path(header: BatchHeader, *arguments: Any) -> int | None:
-    found = _true_newest_on_the_fast_path(header, *arguments)
+def _walks_inside_and_believes(header: BatchHeader, *arguments: Any) -> int | None:
+    found = _true_newest_inside(header, *arguments)
     return None if found is None else header[8]
+
+
+def _believes(batch: memoryview, *_: Any) -> int:
+    return parse_header(batch).max_timestamp
+
+
+def _walks_plain_records_and_believes(batch: memoryview, *arguments: Any) -> int | None:
+    found = _true_newest_of(batch, *arguments)
+    return None if found is None else _believes(batch)
+
+
+def _on_the_fast_path(of_plain: Callable[..., Any], inside: Callable[..., Any]) -> SwitchOn:
+    """The twin of the kernel, with another judgement of records, and the same of packed ones."""
+    twin = plain_produce.plain_produce_in_python
+    return together(
+        patch(produce_fast_path, plain_produce=twin, _newest_inside=inside),
+        patch(plain_produce, newest_of_in_python=of_plain),
+    )
 
 
 def _deletes_anything(self: Retention, offset: Offset) -> bool:
@@ -195,7 +221,7 @@ APPENDING: Final = (
         ("I-57",),
         together(
             patch(validation, newest_timestamp=_by_the_header),
-            patch(produce_fast_path, _newest_timestamp=_by_the_header),
+            _on_the_fast_path(_believes, _by_the_header),
         ),
     ),
     Mutant(
@@ -204,7 +230,7 @@ APPENDING: Final = (
         ("I-57",),
         together(
             patch(validation, newest_timestamp=_walks_and_believes),
-            patch(produce_fast_path, _newest_timestamp=_walks_and_believes_on_the_fast_path),
+            _on_the_fast_path(_walks_plain_records_and_believes, _walks_inside_and_believes),
         ),
     ),
     Mutant(

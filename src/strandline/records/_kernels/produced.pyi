@@ -1,4 +1,5 @@
 from strandline.records.batch import Buffer
+from strandline.records.plain_produce import PlainProduce
 from strandline.records.produced_records import Findings
 
 def newest_of(
@@ -21,3 +22,14 @@ def look_closely(
     wants_keys: bool,
     most: int,
 ) -> Findings: ...
+def plain_produce(
+    frame: memoryview,
+    constant: bytes,
+    is_compact: bool,
+    bytes_max: int,
+    now_ms: int,
+    before_max_ms: int,
+    after_max_ms: int,
+    wants_keys: bool,
+    flags: int,
+) -> PlainProduce | None: ...
