@@ -22,7 +22,7 @@ from selectors import EVENT_READ, EVENT_WRITE, BaseSelector, SelectorKey
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from strandline.broker.loop_rounds import LoopRounds
-from strandline.broker.socket_calls import Callback, Calls, SocketCalls
+from strandline.broker.socket_calls import Callback, SocketCalls
 
 if TYPE_CHECKING:
     from _typeshed import FileDescriptorLike
@@ -64,15 +64,16 @@ class DirectSelector(SocketCalls, BaseSelector):
         self._epoll = _EPOLL()
         self._keys: dict[int, SelectorKey] = {}
         self._map = _KeyMap(self._keys)
-        self._direct: dict[int, Calls] = {}
-        """Of the sockets of brokers, by their descriptors."""
+        self._readers: dict[int, Callback] = {}
+        self._writers: dict[int, Callback] = {}
+        """What is called for the sockets of brokers, by their descriptors."""
 
     # -- The loop's ---------------------------------------------------------------------------
 
     def register(self, fileobj: FileDescriptorLike, events: int, data: Any = None) -> SelectorKey:
         """As of every selector."""
         fd = _descriptor(fileobj)
-        if fd in self._keys or fd in self._direct:
+        if fd in self._keys or fd in self._readers or fd in self._writers:
             raise KeyError(f"Descriptor {fd} is watched already.")
         key = SelectorKey(fileobj, fd, events, data)
         self._epoll.register(fd, _mask(events))
@@ -101,7 +102,8 @@ class DirectSelector(SocketCalls, BaseSelector):
         """As of every selector."""
         self._epoll.close()
         self._keys.clear()
-        self._direct.clear()
+        self._readers.clear()
+        self._writers.clear()
 
     def select(self, timeout: float | None = None) -> list[tuple[SelectorKey, int]]:
         """Wait for sockets and call back for those of brokers. What the loop watches is returned:
@@ -115,18 +117,16 @@ class DirectSelector(SocketCalls, BaseSelector):
             found = []
         self.rounds.begin()
         ready = []
-        direct = self._direct
+        keys, readers, writers = self._keys, self._readers, self._writers
         for fd, event in found:
-            calls = direct.get(fd)
-            if calls is None:
-                key = self._keys.get(fd)
-                if key is not None:
-                    ready.append((key, _events(event) & key.events))
+            key = keys.get(fd)
+            if key is not None:
+                ready.append((key, _events(event) & key.events))
                 continue
             try:
-                if event & ~_WRITE and (reader := calls.get(EVENT_READ)) is not None:
+                if event & ~_WRITE and (reader := readers.get(fd)) is not None:
                     reader()
-                if event & ~_READ and (writer := calls.get(EVENT_WRITE)) is not None:
+                if event & ~_READ and (writer := writers.get(fd)) is not None:
                     writer()
             except Exception:
                 log.exception("A socket could not be served")
@@ -135,23 +135,24 @@ class DirectSelector(SocketCalls, BaseSelector):
     # -- The brokers' -------------------------------------------------------------------------
 
     def _watch(self, fd: int, event: int, callback: Callback | None) -> None:
-        calls = self._direct.get(fd)
+        calls, others = self._readers, self._writers
+        if event == EVENT_WRITE:
+            calls, others = others, calls
         if callback is None:
-            if calls is None or calls.pop(event, None) is None:
+            if calls.pop(fd, None) is None:
                 return
-            if calls:
-                self._epoll.modify(fd, _mask(sum(calls)))
+            if fd in others:
+                self._epoll.modify(fd, _WRITE if event == EVENT_READ else _READ)
             else:
-                del self._direct[fd]
                 self._forget(fd)
-        elif calls is None:
+        elif fd in calls or fd in others:
+            calls[fd] = callback
+            self._epoll.modify(fd, _READ | _WRITE if fd in others else _mask(event))
+        else:
             if fd in self._keys:
                 raise KeyError(f"Descriptor {fd} is watched by the loop.")
             self._epoll.register(fd, _mask(event))
-            self._direct[fd] = {event: callback}
-        else:
-            calls[event] = callback
-            self._epoll.modify(fd, _mask(sum(calls)))
+            calls[fd] = callback
 
     def _forget(self, fd: int) -> None:
         try:

@@ -58,6 +58,9 @@ class Outgoing:
 
     def send(self, chunks: Sequence[Chunk]) -> None:
         """Send the chunks behind what is pending. Raises `OSError` and `StorageError`."""
+        if len(chunks) == 1 and not isinstance(only := chunks[0], LogSlice):
+            self._send_bytes(only)  # most answers
+            return
         small: list[bytes | bytearray | memoryview] = []
         copied = 0
         for chunk in chunks:
@@ -67,22 +70,21 @@ class Outgoing:
                 small.append(chunk.read())
                 copied += chunk.length
                 if copied > _SEND_AT_ONCE_BYTES:
-                    self._send_bytes(small)
+                    self._send_bytes(b"".join(small))
                     small, copied = [], 0
             else:
-                self._send_bytes(small, _MORE_FOLLOWS)
-                small = []
+                if small:
+                    self._send_bytes(b"".join(small), _MORE_FOLLOWS)
+                    small = []
                 self._send_range(chunk)
-        self._send_bytes(small)
+        if small:
+            self._send_bytes(b"".join(small))
 
     def hold(self, chunks: Sequence[bytes | bytearray | memoryview]) -> None:
         """Keep the chunks, which may change afterwards, until `go_on`."""
         self.pending.extend(bytes(chunk) for chunk in chunks)
 
-    def _send_bytes(self, parts: list[bytes | bytearray | memoryview], flags: int = 0) -> None:
-        if not parts:
-            return
-        data = parts[0] if len(parts) == 1 else b"".join(parts)
+    def _send_bytes(self, data: bytes | bytearray | memoryview, flags: int = 0) -> None:
         if self.pending:
             self.pending.append(bytes(data))
             return

@@ -36,6 +36,8 @@ from strandline.node.effects import Chunk
 log = logging.getLogger(__name__)
 
 _SIZE: Final = Struct(">i")
+_READING: Final = (True, False)
+"""What is watched for nearly always."""
 RECEIVE_BUFFER_BYTES: Final = 256 * 1024
 _LARGE_PART_BYTES: Final = RECEIVE_BUFFER_BYTES // 2
 _DRAINED_BYTES_MAX: Final = 16 * 1024 * 1024
@@ -54,6 +56,7 @@ class Transport(Generic[PartyT]):
         "_has_turn",
         "_host",
         "_is_held_back",
+        "_is_partial",
         "_is_starved",
         "_large",
         "_leftover",
@@ -95,6 +98,8 @@ class Transport(Generic[PartyT]):
         self._large: LargeFrame | None = None
         self._leftover = b""
         self._is_held_back = False
+        self._is_partial = False
+        """Whether the stream was told that a frame has arrived in part."""
         self._has_turn = False
         """Whether a newcomer waits for its turn."""
         self._is_starved = False
@@ -107,10 +112,10 @@ class Transport(Generic[PartyT]):
     def on_readable(self) -> None:
         """Take what the socket has and hand every whole frame to the node."""
         try:
-            if self._large is not None:
-                self._read_large(self._large)
-            else:
+            if self._large is None:
                 self._read_shared()
+            else:
+                self._read_large(self._large)
             self._host.end()
             if self._stream.is_buffering:
                 self._read_again()
@@ -151,7 +156,7 @@ class Transport(Generic[PartyT]):
         kept = len(self._leftover)
         if kept:
             shared[:kept] = self._leftover
-        count = self._stream.receive(shared[kept:])
+        count = self._stream.receive(shared[kept:] if kept else shared)
         if count == 0:
             self.close(None)
             return
@@ -166,7 +171,8 @@ class Transport(Generic[PartyT]):
         now = self._host.begin()
         self.last_active_ms = now.monotonic_ms
         missing = 0
-        while end - position >= 4 and connection.wants_input:
+        wants_input = connection.wants_input
+        while end - position >= 4 and wants_input:
             (size,) = _SIZE.unpack_from(view, position)
             if size < 0 or size > connection.frame_bytes_max:
                 allowed = connection.frame_bytes_max
@@ -187,15 +193,20 @@ class Transport(Generic[PartyT]):
             position = start + size
             if self.closed:
                 return
+            wants_input = connection.wants_input
             if self.is_newcomer:
                 break
-        self._leftover = bytes(view[position:end])
-        self._stream.expect(missing)
-        self._is_held_back = not connection.wants_input
-        if self.is_newcomer and position and position < end and not self._is_held_back:
+        if position < end:
+            self._leftover = bytes(view[position:end])
+        if missing or self._is_partial:
+            self._is_partial = missing > 0
+            self._stream.expect(missing)
+        self._is_held_back = not wants_input
+        if self.is_newcomer and position and position < end and wants_input:
             self._is_held_back = True
             self._wait_for_turn()
-        self.update_watch()
+        if not wants_input or self._is_starved or self.watching != _READING:
+            self.update_watch()
 
     def _may_take(self, more: int) -> bool:
         return self._pool.memory.may_take(self, more, always=self.never_waits)
@@ -274,7 +285,10 @@ class Transport(Generic[PartyT]):
             self.close(f"writing failed: {error.strerror or error}")
         except MemoryError as error:
             self._fail(error)
-        self.resume()
+        if self._is_held_back:
+            self.resume()
+        else:
+            self.update_watch()
 
     def on_writable(self) -> None:
         """Go on with what the socket did not take before."""
@@ -311,11 +325,12 @@ class Transport(Generic[PartyT]):
             return
         write = bool(self._outgoing.pending)
         read = not write and not self._is_starved and self.connection.wants_input
-        self._watch(read=read, write=write)
+        if (read, write) != self.watching:
+            self._watch(read=read, write=write)
 
     def _watch(self, *, read: bool, write: bool) -> None:
-        if (read, write) != self.watching:
-            was_read, _ = self.watching
+        was_read, _ = before = self.watching
+        if (read, write) != before:
             self.watching = (read, write)
             self._host.watch(self, read=read, write=write)
             if read and not was_read and self._stream.is_buffering:

@@ -28,9 +28,12 @@ Chunk: TypeAlias = bytes | bytearray | memoryview | LogSlice
 """A piece of an answer: bytes as they are, or a range of a log file to be sent without copying."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Send:
-    """Write the chunks, in order, to one connection."""
+    """Write the chunks, in order, to one connection.
+
+    It is not frozen like the others: making it would take twice as long, and it is made for each
+    answer."""
 
     connection: ConnectionId
     chunks: Sequence[Chunk]
