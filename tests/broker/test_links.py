@@ -17,11 +17,11 @@ from strandline.broker.handle_budget import HandleBudget
 from strandline.broker.handshakes import Handshake, Handshakes
 from strandline.broker.links import Links
 from strandline.broker.newcomers import Newcomers
-from strandline.broker.receive_buffers import BufferPool
+from strandline.broker.receive_buffers import BufferPool, SharedBuffer
 from strandline.broker.server_tls import ServerTls
 from strandline.broker.tls_listener import Certificates, client_context
 from strandline.broker.tls_socket import TlsSocket
-from strandline.broker.transport import RECEIVE_BUFFER_BYTES, Transport
+from strandline.broker.transport import Transport
 from strandline.broker.turns import read_clock
 from strandline.config.listener_settings import ListenerSettings
 from strandline.node.effects import Ask, Dial, HangUp, LinkId
@@ -103,7 +103,7 @@ class Rig:
         self.closed: list[tuple[LinkId, str]] = []
         self._loop = asyncio.get_running_loop()
         self._news = asyncio.Condition()
-        shared = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
+        shared = SharedBuffer()
         self.handles = HandleBudget(1_000, brokers=1)
         self.newcomers = Newcomers(lambda: False, lambda: None)
         self.handshakes = Handshakes(self.newcomers)

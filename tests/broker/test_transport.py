@@ -5,14 +5,16 @@ from __future__ import annotations
 import logging
 import socket
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from strandline.broker.frame_memory import FrameMemory
-from strandline.broker.receive_buffers import BufferPool
+from strandline.broker.receive_buffers import RECEIVE_BUFFER_BYTES, BufferPool, SharedBuffer
 from strandline.broker.streams import PlainStream
-from strandline.broker.transport import RECEIVE_BUFFER_BYTES, Transport
+from strandline.broker.transport import Transport
 from strandline.storage.files import File
 from strandline.storage.log_reader import LogSlice
 from strandline.storage.real_files import RealFiles
@@ -73,8 +75,8 @@ def log_in(directory: Path) -> File:
 
 
 def transport_of(host: Host, stream: PlainStream) -> Transport[Party]:
-    shared = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
-    return Transport(host, Party(), stream, shared=shared, pool=BufferPool(1, FrameMemory(1 << 30)))
+    pool = BufferPool(1, FrameMemory(1 << 30))
+    return Transport(host, Party(), stream, shared=SharedBuffer(), pool=pool)
 
 
 @pytest.mark.parametrize("is_cut", [True, False])
@@ -164,3 +166,83 @@ def test_a_large_request_that_comes_bit_by_bit_is_no_idleness(
         assert transport.last_active_ms == host.now_ms
         transport.on_readable()  # what was beyond the end of a buffer that grows
     assert host.received == [LENGTH]
+
+
+SIZES = [
+    5,
+    RECEIVE_BUFFER_BYTES // 2 - 4,
+    RECEIVE_BUFFER_BYTES // 2,
+    RECEIVE_BUFFER_BYTES - 4,
+    RECEIVE_BUFFER_BYTES,
+    1_000_000,
+    1_048_588,
+    1_500_000,
+    3_000_000,
+]
+"""Of frames, around the limits of buffers."""
+
+
+class Keeper(Host):
+    """Keeps what it receives."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.frames: list[bytes] = []
+
+    def receive(self, party: object, frame: memoryview, now: Instant) -> None:
+        self.frames.append(bytes(frame))
+        frame[:] = bytes(len(frame))  # as the node patches them
+
+
+@pytest.fixture
+def loopback() -> Iterator[tuple[socket.socket, socket.socket]]:
+    """Takes megabytes at once, other than a pair of sockets of the system's own."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        theirs = socket.create_connection(listening.getsockname())
+        ours, _ = listening.accept()
+    with ours, theirs:
+        for each in (ours, theirs):
+            each.setblocking(False)
+        yield ours, theirs
+
+
+@pytest.mark.parametrize("piece", [1 << 30, 1_000_003, 262_144, 70_001])
+def test_frames_of_all_sizes_come_whole_and_in_their_order(
+    loopback: tuple[socket.socket, socket.socket], piece: int
+) -> None:
+    """However much of them is there when they are read."""
+    ours, theirs = loopback
+    host = Keeper()
+    transport = transport_of(host, PlainStream(ours))
+    frames = [
+        Random(size + n).randbytes(size) for n in range(3) for size in (*SIZES, *reversed(SIZES))
+    ]
+    rest = memoryview(b"".join(len(each).to_bytes(4, "big") + each for each in frames))
+    while len(host.frames) < len(frames):
+        there = piece
+        with suppress(BlockingIOError):
+            while rest and there > 0:
+                sent = theirs.send(rest[:there])
+                rest, there = rest[sent:], there - sent
+        transport.on_readable()
+        assert not transport.closed
+    assert host.frames == frames
+
+
+@pytest.mark.parametrize("there", [3, 1000, 200_000, 700_000])
+def test_the_end_within_a_large_frame_ends_the_connection(
+    loopback: tuple[socket.socket, socket.socket], there: int
+) -> None:
+    ours, theirs = loopback
+    host = Keeper()
+    transport = transport_of(host, PlainStream(ours))
+    rest = memoryview((1_000_000).to_bytes(4, "big") + bytes(there))
+    while rest:
+        with suppress(BlockingIOError):
+            rest = rest[theirs.send(rest) :]
+        transport.on_readable()
+        assert not transport.closed
+    theirs.close()
+    while not transport.closed:
+        transport.on_readable()
+    assert (host.frames, host.ended_by) == ([], [None])

@@ -26,7 +26,7 @@ from strandline.broker.acceptor import OUT_OF_RESOURCES
 from strandline.broker.event_loop import readiness_of
 from strandline.broker.handle_budget import HandleBudget
 from strandline.broker.handshakes import Handshakes, reason_of
-from strandline.broker.receive_buffers import BufferPool
+from strandline.broker.receive_buffers import BufferPool, SharedBuffer
 from strandline.broker.server_tls import ServerTls
 from strandline.broker.streams import PlainStream, Stream, TlsStream
 from strandline.broker.tls_socket import TlsSocket
@@ -123,7 +123,7 @@ class Links:
         self,
         node: LinkNode,
         turns: Turns,
-        shared: memoryview,
+        shared: SharedBuffer,
         pool: BufferPool,
         *,
         frame_bytes_max: int,

@@ -1,8 +1,10 @@
-"""Buffers for frames that are too large for the shared one.
+"""Buffers for what is received.
 
-A frame of which much has arrived gets a buffer of its own. It grows as the bytes really come: a
-client that announces a hundred megabytes has to send them before they are allocated. Buffers of
-the usual size are used again, because zeroing a new one costs as much as filling it.
+All connections share one. A large frame of which all has come is read to its end there, and so is
+not copied. A frame of which only a part has come, but much of it, gets a buffer of its own. It
+grows as the bytes really come: a client that announces a hundred megabytes has to send them before
+they are allocated. Buffers of the usual size are used again, because zeroing a new one costs as
+much as filling it.
 """
 
 from __future__ import annotations
@@ -11,7 +13,24 @@ from typing import Final
 
 from strandline.broker.frame_memory import FrameMemory
 
+RECEIVE_BUFFER_BYTES: Final = 256 * 1024
 LARGE_BUFFER_BYTES: Final = 2 * 1024 * 1024
+_SHARED_BYTES: Final = 1536 * 1024
+"""Room for what is read first, and for a request of Kafka's default `message.max.bytes`."""
+
+
+class SharedBuffer:
+    """Where the input of all connections is received, one at a time.
+
+    - `first`: what is read of a connection at once, and so the most that may have to be kept of it.
+    - `whole`: for the rest of a large frame that begins in `first`.
+    """
+
+    __slots__ = ("first", "whole")
+
+    def __init__(self) -> None:
+        self.whole = memoryview(bytearray(_SHARED_BYTES))
+        self.first = self.whole[:RECEIVE_BUFFER_BYTES]
 
 
 class BufferPool:

@@ -23,11 +23,11 @@ from strandline.broker.idle import IdleConnections
 from strandline.broker.links import Links
 from strandline.broker.listening import Listening
 from strandline.broker.newcomers import Newcomers, Suspects
-from strandline.broker.receive_buffers import BufferPool
+from strandline.broker.receive_buffers import BufferPool, SharedBuffer
 from strandline.broker.server_tls import ServerTls
 from strandline.broker.slow_work import SlowWork
 from strandline.broker.streams import Stream
-from strandline.broker.transport import RECEIVE_BUFFER_BYTES, Transport
+from strandline.broker.transport import Transport
 from strandline.broker.transport_host import Watched
 from strandline.broker.turns import Turns
 from strandline.cluster.store import Changes, Store
@@ -116,7 +116,7 @@ class Server:
             node, listeners, self._acceptor, self._limits, tls, self._hang_up
         )
         node.parts.check_listeners = self._listening.check
-        self._shared = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
+        self._shared = SharedBuffer()
         self._pool = BufferPool(_POOLED_BUFFERS, limits.frames)
         self._is_attached = False
         self._slow_work = SlowWork(node, store, files, self.tell)

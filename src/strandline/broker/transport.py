@@ -6,8 +6,9 @@ transports, because a broker's small requests are dominated by what a transport 
 
 Reading. All connections share one receive buffer, so that a thousand idle clients cost nothing.
 Frames that arrive whole are handed on as slices of it; the node is done with a frame when
-`receive` returns. What is left over is kept by the connection. A frame of which
-`_LARGE_PART_BYTES` have arrived gets a buffer of its own (`receive_buffers`).
+`receive` returns. What is left over is kept by the connection. The rest of a large frame is read at
+once if it is there; a frame of which `_LARGE_PART_BYTES` have arrived, and the rest not, gets a
+buffer of its own (`receive_buffers`).
 
 A stream (`streams`) carries the bytes, as they are or within TLS. Of what OpenSSL has decrypted and
 not handed over yet the loop knows nothing: the transport looks again by itself. The stream is told
@@ -27,7 +28,13 @@ from struct import Struct
 from typing import Final, Generic
 
 from strandline.broker.outgoing import BrokenRange, Outgoing
-from strandline.broker.receive_buffers import LARGE_BUFFER_BYTES, BufferPool, LargeFrame
+from strandline.broker.receive_buffers import (
+    LARGE_BUFFER_BYTES,
+    RECEIVE_BUFFER_BYTES,
+    BufferPool,
+    LargeFrame,
+    SharedBuffer,
+)
 from strandline.broker.streams import Stream
 from strandline.broker.transport_host import Host, PartyT
 from strandline.errors import StorageError
@@ -38,7 +45,6 @@ log = logging.getLogger(__name__)
 _SIZE: Final = Struct(">i")
 _READING: Final = (True, False)
 """What is watched for nearly always."""
-RECEIVE_BUFFER_BYTES: Final = 256 * 1024
 _LARGE_PART_BYTES: Final = RECEIVE_BUFFER_BYTES // 2
 _DRAINED_BYTES_MAX: Final = 16 * 1024 * 1024
 
@@ -79,7 +85,7 @@ class Transport(Generic[PartyT]):
         connection: PartyT,
         stream: Stream,
         *,
-        shared: memoryview,
+        shared: SharedBuffer,
         pool: BufferPool,
     ) -> None:
         self._host = host
@@ -152,16 +158,16 @@ class Transport(Generic[PartyT]):
         self._host.end_soon()
 
     def _read_shared(self) -> None:
-        shared = self._shared
+        first = self._shared.first
         kept = len(self._leftover)
         if kept:
-            shared[:kept] = self._leftover
-        count = self._stream.receive(shared[kept:] if kept else shared)
+            first[:kept] = self._leftover
+        count = self._stream.receive(first[kept:] if kept else first)
         if count == 0:
             self.close(None)
             return
         self._leftover = b""
-        self._deliver(shared, kept + count)
+        self._deliver(self._shared.whole, kept + count)
 
     def _deliver(self, view: memoryview, end: int) -> None:
         """Hand on the whole frames in `view[:end]` and keep the rest."""
@@ -179,6 +185,8 @@ class Transport(Generic[PartyT]):
                 self.turn_out(f"a frame of {size} bytes was announced; {allowed} are allowed")
                 return
             start = position + 4
+            if end - start < size and size >= _LARGE_PART_BYTES and view is self._shared.whole:
+                end = self._read_on_here(end, start + size)
             if end - start < size:
                 if end - start >= _LARGE_PART_BYTES:
                     if self._may_take(LARGE_BUFFER_BYTES):
@@ -207,6 +215,17 @@ class Transport(Generic[PartyT]):
             self._wait_for_turn()
         if not wants_input or self._is_starved or self.watching != _READING:
             self.update_watch()
+
+    def _read_on_here(self, end: int, wanted: int) -> int:
+        """Go on reading behind what is in the shared buffer, up to the end of a large frame. It is
+        returned how far there is something now."""
+        whole, receive = self._shared.whole, self._stream.receive
+        if wanted > len(whole) or self.is_newcomer:
+            return end
+        with suppress(BlockingIOError):
+            while end < wanted and (count := receive(whole[end:wanted])):
+                end += count
+        return end
 
     def _may_take(self, more: int) -> bool:
         return self._pool.memory.may_take(self, more, always=self.never_waits)
@@ -349,7 +368,7 @@ class Transport(Generic[PartyT]):
             self._stream.say_goodbye()
             self.socket.shutdown(socket.SHUT_WR)
             while drained < _DRAINED_BYTES_MAX:
-                count = self.socket.recv_into(self._shared)
+                count = self.socket.recv_into(self._shared.whole)
                 if not count:
                     break
                 drained += count
