@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -230,7 +229,7 @@ def _with_last_epoch(record: Record) -> Record:
     assert found is not None
     name, transaction = found
     assert transaction is not None
-    last = replace(transaction, producer_epoch=ProducerEpoch(LAST_GIVEN))
+    last = transaction._replace(producer_epoch=ProducerEpoch(LAST_GIVEN))
     return record._replace(value=encode_record(name, last, 1).value)
 
 
