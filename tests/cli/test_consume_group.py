@@ -64,11 +64,13 @@ class Reader:
         return found
 
     def end(self) -> str:
-        """Ctrl-C; what it said on standard error."""
+        """Ctrl-C; what it said on standard error but for what it waits for."""
         self.process.send_signal(signal.SIGINT)
         assert self.process.wait(DEADLINE_S) == 0
         assert self.process.stderr is not None
-        return self.process.stderr.read()
+        said = self.process.stderr.readlines()
+        assert said.pop().startswith("Stopping when what was printed is committed")
+        return "".join(said)
 
     def close(self) -> None:
         """Nothing of it is left."""

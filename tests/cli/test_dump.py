@@ -218,11 +218,15 @@ def test_tables(alone: Run, tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_not_there(alone: Run, tmp_path: Path) -> None:
-    ended = alone("dump", str(tmp_path / "meta.properties"))
-    assert ended.code == 1
-    gone = alone("dump", str(path(tmp_path, LOG)))
-    assert gone.code == 1
-    assert "No such file" in gone.err
+    (tmp_path / "meta.properties").write_text("version=0\n")
+    for missing in (
+        tmp_path / "none",
+        tmp_path / "none" / "leader-epoch-checkpoint",
+        path(tmp_path, LOG),
+    ):
+        ended = alone("dump", str(tmp_path / "meta.properties"), str(missing), "--json")
+        assert (ended.code, ended.out) == (2, "")
+        assert ended.err.endswith(f"Error: There is no file or directory '{missing}'.\n")
 
 
 def test_what_a_broker_writes_is_sound(

@@ -63,7 +63,44 @@ def test_a_group_of_the_consumer_protocol(strandline: Run, address: str, group: 
 def test_a_group_that_is_not_there(strandline: Run) -> None:
     for arguments in (("describe", "nobody"), ("delete", "nobody")):
         ended = strandline("groups", *arguments)
-        assert ended == (1, "", "There is no group 'nobody'. [GROUP_ID_NOT_FOUND]")
+        assert (ended.code, ended.out) == (1, "")
+        assert ended.err.strip().endswith("There is no group 'nobody'. [GROUP_ID_NOT_FOUND]")
+
+
+def test_of_several_groups_each_is_deleted_that_can_be(strandline: Run, group: str) -> None:
+    ended = strandline("groups", "delete", "missing", group, "missing-too")
+    assert (ended.code, ended.out) == (1, f"Deleted group '{group}'.\n")
+    assert ended.err.splitlines() == [
+        f"Group '{missing}' was not deleted: There is no group '{missing}'. [GROUP_ID_NOT_FOUND]"
+        for missing in ("missing", "missing-too")
+    ]
+    assert group not in {each["group"] for each in strandline("groups", "list", "--json").json}
+
+
+def test_of_several_topics_each_is_forgotten_that_was_read(strandline: Run, group: str) -> None:
+    strandline("topics", "create", f"{group}-unread")
+    forget = ("groups", "delete-offsets", group)
+    ended = strandline(
+        *forget, "--topic", f"{group}-unread", "--topic", group, "--topic", "nowhere"
+    )
+    assert (ended.code, ended.out) == (1, f"Group '{group}' has forgotten topic '{group}'.\n")
+    assert ended.err.splitlines() == [
+        f"Group '{group}' has no offsets of topic '{topic}'."
+        for topic in (f"{group}-unread", "nowhere")
+    ]
+
+
+def test_a_topic_that_a_member_reads_is_not_forgotten(
+    strandline: Run, address: str, group: str
+) -> None:
+    with Consumer({"bootstrap.servers": address, "group.id": group}) as member:
+        member.subscribe([group])
+        while len(member.assignment()) < 2:
+            member.poll(0.1)
+        ended = strandline("groups", "delete-offsets", group, "--topic", group)
+    assert (ended.code, ended.out) == (1, "")
+    assert ended.err.startswith(f"Group '{group}' has not forgotten topic '{group}': ")
+    assert "[GROUP_SUBSCRIBED_TO_TOPIC]" in ended.err
 
 
 @pytest.mark.parametrize(

@@ -110,6 +110,15 @@ def test_a_refused_record_is_reported(spawn: Run, name: str) -> None:
     assert "[MESSAGE_TOO_LARGE]" in ended.err
 
 
+def test_only_what_is_acknowledged_counts_as_written(spawn: Run, name: str) -> None:
+    spawn("topics", "create", name, "--config", "max.message.bytes=200")
+    ended = spawn("produce", name, stdin=b"good\n" + b"x" * 1000 + b"\nfine too\n")
+    assert ended.code == 1
+    assert ended.err.startswith(f"2 records (12 bytes of values) written to '{name}' in ")
+    assert f"1 record for partition {name}-0 was not written: " in ended.err
+    assert spawn("consume", name, "-e").out == "good\nfine too\n"
+
+
 def test_places_to_start(spawn: Run, name: str) -> None:
     lines = [{"value": str(number), "timestamp": 1000 * number} for number in range(10)]
     spawn("produce", name, "--format", "json", stdin=_json_lines(lines))
@@ -123,9 +132,6 @@ def test_places_to_start(spawn: Run, name: str) -> None:
     ):
         found = spawn("consume", name, "-e", *arguments)
         assert (found.code, found.out.replace("\n", "")) == (0, expected), arguments
-    outside = spawn("consume", name, "--offset", "99")
-    assert outside.code == 1
-    assert "no offset 99. [OFFSET_OUT_OF_RANGE]" in outside.err
 
 
 def test_a_group_goes_on_behind_what_was_printed(spawn: Run, name: str) -> None:
@@ -170,7 +176,7 @@ def test_a_consumer_that_is_stopped_commits_and_leaves_its_group(
     assert process.stdout.readline() == b"1\n"
     process.send_signal(number)
     out, err = process.communicate(timeout=DEADLINE_S)
-    assert (process.returncode, out, err) == (0, b"", b"")
+    assert (process.returncode, out, len(err.splitlines())) == (0, b"", number == signal.SIGINT)
     assert "members 0" in spawn("groups", "describe", name).out
     assert spawn("consume", name, "-e", "--group", name).out == ""
 
@@ -191,7 +197,7 @@ def test_lines_of_a_slow_pipe_are_sent_while_it_is_silent(
     process.send_signal(number)
     assert process.wait(DEADLINE_S) == 0
     _, err = process.communicate()
-    assert err.startswith(b"2 records ")
+    assert err.splitlines()[-1].startswith(b"2 records ")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -207,7 +213,7 @@ def test_half_a_line_is_no_record_when_the_command_is_stopped(
     process.send_signal(number)
     assert process.wait(DEADLINE_S) == 0
     _, err = process.communicate()
-    assert err.startswith(b"1 record ")
+    assert err.splitlines()[-1].startswith(b"1 record ")
     assert spawn("consume", name, "-e").out == "whole\n"
 
 

@@ -28,6 +28,7 @@ def test_a_topic_is_created_described_altered_and_deleted(strandline: Run, name:
         "eligible_leaders": [],
         "start_offset": 0,
         "high_watermark": 0,
+        "error": None,
         "size_bytes": 0,
     }
     altered = strandline(

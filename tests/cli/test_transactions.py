@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import Producer
 
-from strandline.client.admin_transactions import TransactionAdmin
 from strandline.client.cluster import ClusterClient
-from strandline.types import TopicPartition
+from strandline.testing import Cluster
+from tests.cli.conftest import Ended, run_here
 
 Run = Callable[..., Any]
 
@@ -105,22 +107,77 @@ def test_what_a_coordinator_will_end_does_not_hang(
     assert said.out == "No transaction hangs in 2 partitions.\n"
 
 
-def test_a_transaction_that_no_coordinator_knows_hangs_until_it_is_aborted(
-    address: str, strandline: Run, producer: Producer, name: str, monkeypatch: pytest.MonkeyPatch
+def open_transaction(brokers: Cluster) -> None:
+    """Its record is in t-0, and nothing will end it soon."""
+    settings = {"bootstrap.servers": brokers.bootstrap_servers, "transactional.id": "id"}
+    producer = Producer(settings)
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.produce("t", b"open", partition=0)
+    producer.flush()
+
+
+SEARCH = ("transactions", "find-hanging", "--topic", "t", "--older-than", "PT0S")
+
+
+def test_a_transaction_that_no_coordinator_knows_hangs_until_it_is_aborted(tmp_path: Path) -> None:
+    with Cluster(brokers=1, data_dir=tmp_path) as brokers:
+
+        def run(*arguments: str) -> Ended:
+            return run_here(arguments, brokers.bootstrap_servers)
+
+        run("topics", "create", "t")
+        open_transaction(brokers)
+        assert run(*SEARCH) == (0, "No transaction hangs in 1 partition.\n", "")
+        brokers.stop(1)
+        for log in tmp_path.glob("**/__transaction_state-*"):
+            shutil.rmtree(log)
+        brokers.start(1)
+        brokers.wait_for_leader("t", 0)
+        hanging = run(*SEARCH)
+        assert (hanging.code, hanging.err) == (3, "")
+        (row,) = (line.split() for line in hanging.out.splitlines()[1:])
+        assert (row[0], row[-1]) == ("t/0", "0")
+        (found,) = run(*SEARCH, "--json").json["hanging"]
+        assert (found["partition"], found["transaction_start"]) == ("t-0", 0)
+        assert run(*SEARCH[:-1], "PT1H").out == "No transaction hangs in 1 partition.\n"
+        read = ("consume", "t", "--partition", "0", "-e", "--committed")
+        assert run(*read).out == ""
+        abort = ("transactions", "abort", "t/0", "--producer-id", row[1])
+        assert "which was open since offset 0" in run(*abort).out
+        assert run(*SEARCH) == (0, "No transaction hangs in 1 partition.\n", "")
+        assert "has no open transaction" in run(*abort).err
+
+
+@pytest.mark.parametrize("is_noticed", [True, False])
+def test_what_a_coordinator_may_end_that_cannot_be_asked_is_not_said_to_hang(
+    monkeypatch: pytest.MonkeyPatch, *, is_noticed: bool
 ) -> None:
-    """The coordinator is not asked here, as if it had forgotten."""
-    del producer
-    with ClusterClient(address) as client:
-        admin = TransactionAdmin(client)
-        monkeypatch.setattr(admin, "list_all", lambda **_: [])
-        (hanging,) = admin.hanging([TopicPartition(name, 0), TopicPartition(name, 1)], 0)
-        assert hanging.partition == TopicPartition(name, 0)
-        assert hanging.transaction_start == 2
-        assert admin.hanging([TopicPartition(name, 0)], 3_600_000) == []
-    read = ("consume", name, "--partition", "0", "-e", "--committed")
-    assert strandline(*read).out == "first\n"
-    abort = ("transactions", "abort", f"{name}/0", "--producer-id", str(hanging.producer_id))
-    assert "which was open since offset 2" in strandline(*abort).out
-    (ended,) = strandline("transactions", "producers", f"{name}/0", "--json").json
-    assert ended["transaction_start"] is None
-    assert "has no open transaction" in strandline(*abort).err
+    """To abort it would break a transaction that its coordinator, when it is back, commits."""
+    monkeypatch.setattr("strandline.cli.transactions.DESCRIBING_MS", 2000)
+    alone = {
+        "transaction.state.log.replication.factor": 1,
+        "transaction.state.log.num.partitions": 1,
+        "transaction.state.log.min.isr": 1,
+    }
+    session_ms = 1000 if is_noticed else 600_000
+    with Cluster(brokers=2, session_timeout_ms=session_ms, settings=alone) as brokers:
+        first = {"bootstrap.servers": brokers.bootstrap_servers, "transactional.id": "first"}
+        Producer(first).init_transactions()
+        coordinator = brokers.wait_for_leader("__transaction_state", 0)
+        (other,) = {1, 2} - {coordinator}
+        brokers.create_topic("t", assignment={0: (other,)})
+        open_transaction(brokers)
+        brokers.kill(coordinator)
+        address = brokers.brokers[other - 1].address
+        with ClusterClient(address) as client:
+            while is_noticed and coordinator in client.refresh().brokers:
+                pass
+        said = run_here(SEARCH, address)
+        assert (said.code, said.out) == (1, "")
+        assert "Whether 1 open transaction will be ended is not known:" in said.err
+        found = run_here((*SEARCH, "--json"), address)
+        assert (found.code, found.json["hanging"], found.json["not_looked_at"]) == (1, [], [])
+        (undecided,) = found.json["undecided"]
+        assert (undecided["partition"], undecided["transaction_start"]) == ("t-0", 0)
+        assert found.json["doubts"]

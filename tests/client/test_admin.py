@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +87,7 @@ def test_the_cluster_and_its_disks(cluster: ClusterClient, broker: Any, name: st
     found = admin.cluster.describe()
     assert [each.broker_id for each in found.brokers] == [found.controller] == [1]
     assert found.brokers[0].address.port == broker.port
-    (directory,) = admin.cluster.log_directories()
+    (directory,) = admin.cluster.log_directories().found
     assert Path(directory.path) == broker.data
     assert directory.replicas[TopicPartition(name, 0)].size_bytes > 1000
     assert directory.usable_bytes > 0
@@ -137,6 +138,19 @@ def test_a_broker_that_leaves_while_all_are_asked_is_left_out() -> None:
         brokers.kill(dead)
         assert dead in cluster.refresh().brokers  # its session lasts for some seconds more
         directories = Admin(cluster).cluster.log_directories()
-        assert {each.broker for each in directories} == {alive}
+        assert {each.broker for each in directories.found} == {alive}
+        assert directories.unanswered == {}
         assert told
         assert Admin(cluster).groups.list_all() == []
+
+
+def test_a_pattern_of_transactional_ids_needs_re2_on_the_broker(
+    cluster: ClusterClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "re2", None)  # the broker is in this process
+    transactions = Admin(cluster).transactions
+    with pytest.raises(ProtocolError, match=r"'pay\.\*'.*needs strandline\[regex\]") as refused:
+        transactions.list_all(pattern="pay.*")
+    assert refused.value.code is ErrorCode.INVALID_REGULAR_EXPRESSION
+    everything = transactions.list_all()
+    assert transactions.list_all(pattern="") == everything

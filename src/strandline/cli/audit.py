@@ -7,11 +7,13 @@ This file knows the command line and how findings are shown. What is checked is 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import click
 
 from strandline.cli.connecting import json_option
-from strandline.cli.output import print_json, print_table, size_text
+from strandline.cli.output import counted, print_json, print_table, size_text
+from strandline.cli.stopping import ends_with_its_reader
 from strandline.errors import InvalidSetting, StrandlineError
 from strandline.storage.real_files import RealFiles
 from strandline.storage.verify.directories import (
@@ -20,6 +22,9 @@ from strandline.storage.verify.directories import (
     take_inventory,
 )
 from strandline.storage.verify.findings import Finding, PartitionReport
+
+_NAMED_MAX: Final = 3
+"""So many partitions are named of which the same is to be said."""
 
 
 @click.command()
@@ -62,10 +67,11 @@ def audit(
         raise click.UsageError(f"No directory has a partition of topic '{min(missing)}'.")
     reports = _run(inventory, no_spark)
     findings = [*inventory.findings, *(each for report in reports for each in report.findings)]
-    if as_json:
-        _print_json(inventory, reports, findings)
-    else:
-        _print_text(inventory, reports, findings)
+    with ends_with_its_reader():
+        if as_json:
+            _print_json(inventory, reports, findings)
+        else:
+            _print_text(inventory, reports, findings)
     if findings:
         raise click.exceptions.Exit(1)
 
@@ -124,15 +130,30 @@ def _print_text(
             for report in reports
         ),
     )
-    for report in reports:
-        for note in report.notes:
-            click.echo(f"note  {report.topic}-{report.partition}: {note}")
+    for note, partitions in _by_note(reports).items():
+        click.echo(f"note  {_listed(partitions)}: {note}")
     for each in findings:
         _print_finding(each)
+    directories = len(inventory.directories)
     click.echo(
-        f"{len(reports)} partitions in {len(inventory.directories)} log directories: "
-        f"{len(findings) or 'no'} findings."
+        f"{counted(len(reports), 'partition')} in {directories:,} log "
+        f"{'directory' if directories == 1 else 'directories'}: "
+        f"{counted(len(findings), 'finding') if findings else 'no findings'}."
     )
+
+
+def _by_note(reports: Sequence[PartitionReport]) -> dict[str, list[str]]:
+    """Of a broker that runs the same is to be said of most partitions: it is said once."""
+    found: dict[str, list[str]] = {}
+    for report in reports:
+        for note in report.notes:
+            found.setdefault(note, []).append(f"{report.topic}-{report.partition}")
+    return found
+
+
+def _listed(partitions: Sequence[str]) -> str:
+    named, more = partitions[:_NAMED_MAX], len(partitions) - _NAMED_MAX
+    return ", ".join(named) + (f" and {more:,} more" if more > 0 else "")
 
 
 def _print_finding(found: Finding) -> None:

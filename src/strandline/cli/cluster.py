@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from strandline.cli.connecting import bootstrap_option, json_option, open_cluster
+from strandline.cli.connecting import DESCRIBING_MS, bootstrap_option, json_option, open_cluster
 from strandline.cli.features import features
 from strandline.cli.output import print_json, print_table, size_text
 from strandline.cli.whole_sentences import SentencesGroup
@@ -12,6 +12,7 @@ from strandline.client.admin_cluster import (
     UNKNOWN_BYTES,
     ClusterAdmin,
     ClusterDescription,
+    LogDirectories,
     LogDirectoryInfo,
 )
 from strandline.client.metadata import BrokerInfo
@@ -30,13 +31,23 @@ cluster.add_command(features)
 @bootstrap_option
 @json_option
 def describe(bootstrap: str | None, as_json: bool) -> None:
-    """Show the cluster id, the brokers, and what their log directories hold."""
-    with open_cluster(bootstrap) as client:
+    """Show the cluster id, the brokers, and what their log directories hold.
+
+    A broker that does not answer within some seconds is shown with the reason. Ends with 1 if none
+    tells its log directories.
+    """
+    with open_cluster(bootstrap, patience_ms=DESCRIBING_MS) as client:
         admin = ClusterAdmin(client)
         found, directories = admin.describe(), admin.log_directories()
     if as_json:
         print_json(_as_json(found, directories))
-        return
+    else:
+        _print(found, directories)
+    if not directories.found:
+        raise click.exceptions.Exit(1)
+
+
+def _print(found: ClusterDescription, directories: LogDirectories) -> None:
     click.echo(f"Cluster {found.cluster_id}")
     print_table(
         ("BROKER", "ADDRESS", "RACK", "CONTROLLER", "STATE"),
@@ -52,20 +63,23 @@ def describe(bootstrap: str | None, as_json: bool) -> None:
         ),
     )
     click.echo()
-    print_table(
-        ("BROKER", "LOG DIRECTORY", "REPLICAS", "HELD", "FREE", "STATE"),
+    rows: list[tuple[BrokerId, str | None, int | None, str | None, str | None, str]] = [
         (
-            (
-                each.broker,
-                each.path,
-                len(each.replicas),
-                size_text(_held_bytes(each)),
-                None if each.usable_bytes == UNKNOWN_BYTES else size_text(each.usable_bytes),
-                "online" if each.error is None else each.error.message,
-            )
-            for each in directories
-        ),
-    )
+            each.broker,
+            each.path,
+            len(each.replicas),
+            size_text(_held_bytes(each)),
+            None if each.usable_bytes == UNKNOWN_BYTES else size_text(each.usable_bytes),
+            "online" if each.error is None else each.error.message,
+        )
+        for each in directories.found
+    ]
+    rows += [
+        (broker, None, None, None, None, f"unknown: {error.message}")
+        for broker, error in directories.unanswered.items()
+    ]
+    rows.sort(key=lambda row: row[0])
+    print_table(("BROKER", "LOG DIRECTORY", "REPLICAS", "HELD", "FREE", "STATE"), rows)
 
 
 @cluster.command()
@@ -95,7 +109,7 @@ def _broker(each: BrokerInfo) -> dict[str, object]:
     }
 
 
-def _as_json(found: ClusterDescription, directories: list[LogDirectoryInfo]) -> object:
+def _as_json(found: ClusterDescription, directories: LogDirectories) -> object:
     return {
         "cluster_id": found.cluster_id,
         "controller": found.controller,
@@ -111,6 +125,10 @@ def _as_json(found: ClusterDescription, directories: list[LogDirectoryInfo]) -> 
                 "usable_bytes": each.usable_bytes,
                 "error": None if each.error is None else each.error.code.name,
             }
-            for each in directories
+            for each in directories.found
+        ],
+        "unanswered": [
+            {"broker": broker, "error": error.code.name, "message": error.message}
+            for broker, error in directories.unanswered.items()
         ],
     }

@@ -150,6 +150,8 @@ FORGOTTEN_MS: Final = 10_000
 """What did not fail for so long has worked meanwhile."""
 LOOKING_MS: Final = 3000
 """For looking at brokers, some of which may be paused or dead."""
+DESCRIBING_MS: Final = 5000
+"""The same for larger questions, which are asked again if a broker does not answer."""
 
 
 def parse_assignments(items: tuple[str, ...], option: str) -> dict[str, str]:

@@ -11,8 +11,8 @@ import click
 
 from strandline.cli.connecting import bootstrap_option, open_cluster, parse_assignments
 from strandline.cli.consume_member import MemberTask, consume_as_member
+from strandline.cli.consume_place import check_start, parse_start
 from strandline.cli.consume_run import ConsumeRun
-from strandline.cli.moments import parse_time
 from strandline.cli.record_format import Formatter, formatter_for
 from strandline.cli.schema_options import schema_options, schema_places
 from strandline.cli.stopping import Stop, ends_with_its_reader
@@ -43,8 +43,9 @@ _FORMS: Final = ("bytes", "avro")
 @click.option(
     "--offset",
     metavar="WHERE",
-    help="earliest, latest, an offset, or -N for the last N of each partition. "
-    "Default: what --group committed, else auto.offset.reset, which is earliest here.",
+    help="earliest, latest, an offset (refused if a partition does not have it), or -N for the "
+    "last N of each partition. Default: what --group committed, else auto.offset.reset, which is "
+    "earliest here.",
 )
 @click.option("--timestamp", metavar="ISO-TIME", help="From the first record at or after it.")
 @click.option("--max", "count_max", type=click.IntRange(min=1), metavar="N", help="Stop after N.")
@@ -156,22 +157,31 @@ def consume(
         task = ShareTask(topic, share_group, parse_assignments(settings, "-X"), count_max)
         consume_from_share_group(task.checked(refused), bootstrap, formatter, output)
         return
-    start = _start(offset, timestamp)
+    start = parse_start(offset, timestamp)
     fetch = FetchSettings(isolation=ISOLATIONS[isolation])
     member = _member_settings(group, protocol, settings, numbers)
-    with ends_with_its_reader(), open_cluster(bootstrap) as client, Stop(terminate=True) as stop:
+    with (
+        ends_with_its_reader(),
+        open_cluster(bootstrap) as client,
+        Stop(terminate=True, ends_when=_ends_when(group, member)) as stop,
+    ):
         if member is not None:
             client.topic(topic)  # a typing mistake is no topic that may come
             consume_as_member(
                 GroupConsumer(client, replace(member, enable_auto_commit=False), fetch),
-                MemberTask(topic, start, exit_at_end, member),
+                MemberTask(topic, start, exit_at_end, member, client),
                 lambda source: ConsumeRun(source, formatter, output, count_max),
                 stop,
             )
             return
-        consumer = Consumer(client, fetch)
-        consumer.assign(_starts(client, _partitions(client, topic, numbers), start, group))
+        partitions = _partitions(client, topic, numbers)
+        check_start(client, partitions, start)
+        # What the user has named is read from there or not at all.
+        consumer = Consumer(client, fetch, reset=Start.earliest() if start is None else None)
+        consumer.assign(_starts(client, partitions, start, group))
         run = ConsumeRun(consumer, formatter, output, count_max)
+        for at, position in consumer.positions.items():
+            run.places.begin(at, position)
         if exit_at_end:
             run.ends = consumer.end_offsets()
         try:
@@ -183,8 +193,18 @@ def consume(
                     commit_offsets(client, group, run.take_uncommitted())
         finally:
             # Whatever ended it: what was printed counts as read.
-            if group is not None:
+            if group is not None and not stop.is_abandoned:
                 commit_offsets(client, group, run.take_uncommitted())
+
+
+def _ends_when(group: str | None, member: GroupSettings | None) -> str | None:
+    """What Ctrl-C waits for; None if that is nothing."""
+    if group is None:
+        return None
+    if member is None:
+        return "what was printed is committed"
+    committed = "what was printed is committed and " if member.enable_auto_commit else ""
+    return f"{committed}the group is left"
 
 
 def _member_settings(
@@ -221,26 +241,6 @@ def _decoding(
     forms: dict[Part, str] = {"key": key_form, "value": value_form}
     parts = {part for part, form in forms.items() if form == "avro"}
     return AvroFormatter(formatter, Schemas.at(schema_places(*where)), topic, parts)
-
-
-def _start(offset: str | None, timestamp: str | None) -> Start | None:
-    if offset is not None and timestamp is not None:
-        raise click.UsageError("Give either --offset or --timestamp.")
-    if timestamp is not None:
-        return Start.at_time(parse_time(timestamp, "--timestamp"))
-    if offset is None:
-        return None
-    if offset == "earliest":
-        return Start.earliest()
-    if offset == "latest":
-        return Start.latest()
-    digits = offset.removeprefix("-")
-    if not (digits.isascii() and digits.isdigit()):
-        raise click.UsageError(
-            f"--offset takes earliest, latest, an offset, or -N, not '{offset}'."
-        )
-    number = int(offset)
-    return Start.at_offset(number) if number >= 0 and offset == digits else Start.latest(-number)
 
 
 def _partitions(

@@ -9,9 +9,11 @@ from typing import Final
 
 import click
 
+from strandline.cli.consume_place import check_start
 from strandline.cli.consume_run import ConsumeRun, Source
 from strandline.cli.stopping import Stop
 from strandline.client.assignors import ASSIGNORS
+from strandline.client.cluster import ClusterClient
 from strandline.client.group_consumer import GroupConsumer, RebalanceListener
 from strandline.client.group_settings import CONSUMER, GroupSettings
 from strandline.client.start import Start
@@ -38,6 +40,7 @@ class MemberTask:
     group has come to."""
     exits_at_end: bool
     settings: GroupSettings
+    client: ClusterClient
 
 
 def consume_as_member(
@@ -49,12 +52,15 @@ def consume_as_member(
     """Read until it is stopped; what was printed is committed now and then, when partitions go to
     other members, and at the end."""
     member = _Member(consumer, task, make_run(consumer))
-    with consumer:
+    try:
         consumer.subscribe(
             [task.topic],
             RebalanceListener(assigned=member.assigned, revoked=member.revoked, lost=member.lost),
         )
         member.read(stop)
+    finally:
+        if not stop.is_abandoned:  # else the group finds out by the member's silence
+            consumer.close()
 
 
 class _Member:
@@ -78,7 +84,8 @@ class _Member:
                     self._commit()
         finally:
             # Whatever ended it: what was printed counts as read.
-            self._commit()
+            if not stop.is_abandoned:
+                self._commit()
 
     @property
     def _is_at_end(self) -> bool:
@@ -97,10 +104,16 @@ class _Member:
 
     def assigned(self, partitions: Sequence[TopicPartition]) -> None:
         """See `RebalanceListener`."""
-        for at in partitions:
-            if self._task.start is not None and at not in self._begun:
+        fresh = [at for at in partitions if at not in self._begun]
+        if self._task.start is not None and fresh:
+            check_start(self._task.client, fresh, self._task.start)
+            for at in fresh:
                 self._consumer.seek(at, self._task.start)
-            self._begun.add(at)
+        self._begun.update(fresh)
+        positions = self._consumer.positions
+        for at in partitions:
+            if at in positions:  # else no broker tells it yet
+                self._run.places.begin(at, positions[at])
         if self._run.ends is not None:
             ends = self._consumer.end_offsets()
             self._run.ends.update({at: ends[at] for at in partitions})

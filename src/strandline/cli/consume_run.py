@@ -8,6 +8,7 @@ from typing import BinaryIO, Final, Protocol
 
 import click
 
+from strandline.cli.consume_place import Places
 from strandline.cli.record_format import Formatter
 from strandline.client.fetching import FetchedRecords
 from strandline.errors import ProtocolError
@@ -27,6 +28,8 @@ class Source(Protocol):
 
     @property
     def trouble(self) -> ProtocolError | None: ...
+
+    def lag(self) -> Mapping[TopicPartition, int]: ...
 
     def poll(self, timeout_ms: int) -> list[FetchedRecords]: ...
 
@@ -60,6 +63,7 @@ class ConsumeRun:
         self, source: Source, formatter: Formatter, output: BinaryIO, count_max: int | None
     ) -> None:
         self.ends: dict[TopicPartition, Offset] | None = None
+        self.places = Places()
         self._source = source
         self._formatter = formatter
         self._output = output
@@ -79,11 +83,17 @@ class ConsumeRun:
         if self.ends is None:
             return False
         positions = self._source.positions
-        return all(positions[each] >= end for each, end in self.ends.items())
+        if any(positions[each] < end for each, end in self.ends.items()):
+            return False
+        # Behind an end is where records were read that came since; or the position is not in the
+        # log at all, and only a broker's answer to the first fetch tells that.
+        behind = {each for each, end in self.ends.items() if positions[each] > end}
+        return not behind or behind <= self._source.lag().keys()
 
     def step(self) -> None:
         """Print what comes next, if it comes soon."""
         for fetched in self._source.poll(_POLL_MS):
+            self.places.follow(fetched)
             self._print(fetched)
         self._output.flush()
         self._troubles.tell(self._source.trouble)

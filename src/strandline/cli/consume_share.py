@@ -78,7 +78,12 @@ def consume_from_share_group(
     back to the group."""
     left = task.count_max
     troubles = Troubles()
-    with ends_with_its_reader(), open_cluster(bootstrap) as client, Stop(terminate=True) as stop:
+    ends_when = "what was printed is accepted and the group is left"
+    with (
+        ends_with_its_reader(),
+        open_cluster(bootstrap) as client,
+        Stop(terminate=True, ends_when=ends_when) as stop,
+    ):
         client.topic(task.topic)  # a typing mistake is no topic that may come
         timeout_ms = client.settings.operation_timeout_ms
         member = ShareThread(client, task.member(client.settings))
@@ -94,7 +99,8 @@ def consume_from_share_group(
                 left = None if left is None else left - len(printed)
                 troubles.tell(member.trouble)
         finally:
-            member.close(_CLOSE_MS)
+            if not stop.is_abandoned:  # else the group finds out by the member's silence
+                member.close(_CLOSE_MS)
 
 
 def _plain(record: ShareRecord) -> tuple[TopicPartition, Record]:

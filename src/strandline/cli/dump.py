@@ -75,6 +75,8 @@ def dump(paths: tuple[str, ...], with_records: bool, verify: bool, as_json: bool
 
 
 def _expand(path: str) -> list[str]:
+    if not os.path.exists(path):
+        raise click.UsageError(f"There is no file or directory '{path}'.")
     if not os.path.isdir(path):
         if not _is_known(os.path.basename(path)):
             raise click.UsageError(f"'{path}' is not called like a file of a data directory.")

@@ -18,6 +18,7 @@ from strandline.client.admin_share_groups import ShareGroupAdmin
 from strandline.client.cluster import ClusterClient
 from strandline.client.group_positions import GroupPositions
 from strandline.client.group_reset import NoStoredOffset, Target, check_is_idle, new_offsets
+from strandline.errors import ProtocolError
 from strandline.types import TopicPartition
 
 
@@ -153,11 +154,23 @@ def _listed(partitions: Iterable[TopicPartition]) -> str | None:
 @click.argument("names", metavar="GROUP...", nargs=-1, required=True)
 @bootstrap_option
 def delete(names: tuple[str, ...], bootstrap: str | None) -> None:
-    """Delete groups without members, with all of their offsets."""
+    """Delete groups without members, with all of their offsets.
+
+    Ends with 1 if one of them could not be deleted; the others are.
+    """
     with open_cluster(bootstrap) as client:
-        for name in names:
-            GroupAdmin(client).delete(name)
-            click.echo(f"Deleted group '{name}'.")
+        admin = GroupAdmin(client)
+        has_failed = False
+        for name in dict.fromkeys(names):
+            try:
+                admin.delete(name)
+            except ProtocolError as error:
+                has_failed = True
+                _say_refusal(f"Group '{name}' was not deleted", error)
+            else:
+                click.echo(f"Deleted group '{name}'.")
+    if has_failed:
+        raise click.exceptions.Exit(1)
 
 
 @groups.command("delete-offsets")
@@ -167,12 +180,34 @@ def delete(names: tuple[str, ...], bootstrap: str | None) -> None:
 )
 @bootstrap_option
 def delete_offsets(group: str, topics: tuple[str, ...], bootstrap: str | None) -> None:
-    """Have GROUP forget where it is in topics: it begins there like a new group."""
+    """Have GROUP forget where it is in topics: it begins there like a new group.
+
+    Ends with 1 if it could not forget one of them; the others are forgotten.
+    """
     with open_cluster(bootstrap) as client:
-        positions = GroupPositions(client, group, GroupAdmin(client).describe(group))
-        for topic in topics:
-            positions.forget(topic)
-            click.echo(f"Group '{group}' has forgotten topic '{topic}'.")
+        found = GroupAdmin(client).describe(group)
+        positions = GroupPositions(client, group, found)
+        # Of share groups the broker says itself which topics they do not have.
+        known = None if found.group_type == SHARE else {at.topic for at in positions.stored()}
+        has_failed = False
+        for topic in dict.fromkeys(topics):
+            if known is not None and topic not in known:
+                has_failed = True
+                click.echo(f"Group '{group}' has no offsets of topic '{topic}'.", err=True)
+                continue
+            try:
+                positions.forget(topic)
+            except ProtocolError as error:
+                has_failed = True
+                _say_refusal(f"Group '{group}' has not forgotten topic '{topic}'", error)
+            else:
+                click.echo(f"Group '{group}' has forgotten topic '{topic}'.")
+    if has_failed:
+        raise click.exceptions.Exit(1)
+
+
+def _say_refusal(what: str, error: ProtocolError) -> None:
+    click.echo(f"{what}: {error.message or error.code.name} [{error.code.name}]", err=True)
 
 
 @groups.command()

@@ -1,7 +1,7 @@
 """The entry: the table of commands, and how errors reach the person at the terminal.
 
 Exit codes: 0 done; 1 it did not work, with one sentence that says why; 2 the command line or a
-setting is wrong; 130 interrupted.
+setting is wrong; 3 a result of its own, of those commands whose help says so; 130 interrupted.
 """
 
 from __future__ import annotations

@@ -11,15 +11,18 @@ import click
 
 from strandline.cli.connecting import bootstrap_option, open_cluster, parse_assignments
 from strandline.cli.output import counted
+from strandline.cli.produce_counts import Acknowledged
 from strandline.cli.produce_input import InputRecord, from_json, from_line, read_lines
 from strandline.cli.stopping import Stop
-from strandline.client.delivery import FailedRecords
+from strandline.client.delivery import Delivery, FailedRecords
 from strandline.client.producer import Producer, ProducerSettings
+from strandline.client.transaction_settings import TRANSACTION_TIMEOUT_MS
 from strandline.records.codec import Codec
 
 CODECS: Final = {"none": Codec.NONE, **{codec.setting: codec for codec in Codec if codec}}
 _ACKS: Final = {"all": -1, "1": 1, "0": 0}
 _PROGRESS_S: Final = 1.0
+_TIMEOUT_S: Final = TRANSACTION_TIMEOUT_MS // 1000
 
 
 @click.command()
@@ -102,7 +105,8 @@ def produce(
         acks=_ACKS[acks], codec=CODECS[compression], transactional_id=transactional_id
     )
     descriptor = sys.stdin.fileno() if path is None else os.open(path, os.O_RDONLY)
-    with open_cluster(bootstrap) as client, Stop(terminate=True) as stop:
+    ends_when = _ends_when(acks, is_transactional=transactional_id is not None)
+    with open_cluster(bootstrap) as client, Stop(terminate=True, ends_when=ends_when) as stop:
         producer = Producer(client, settings)
         if transactional_id is None:
             run = _Run(producer, topic, partition, extra)
@@ -121,9 +125,12 @@ def produce(
         finally:
             try:
                 # What was read before a bad line or a refused record is still sent and counted.
-                run.end()
+                if not stop.is_abandoned:
+                    run.end()
             finally:  # also if a second Ctrl-C ends the wait for it
                 run.summarize()
+                if stop.is_abandoned:
+                    run.say_what_is_open()
     if run.failed:
         raise click.exceptions.Exit(1)
 
@@ -136,6 +143,13 @@ def _check_transaction(transactional_id: str | None, records_max: int | None, ac
         raise click.UsageError("--transactional-id must not be empty.")
     elif acks != "all":
         raise click.UsageError("--transactional-id needs --acks all.")
+
+
+def _ends_when(acks: str, *, is_transactional: bool) -> str:
+    """What Ctrl-C waits for."""
+    if is_transactional:
+        return "the open transaction has ended"
+    return "what was read is sent" if acks == "0" else "what was read is sent and acknowledged"
 
 
 class _Run:
@@ -154,14 +168,12 @@ class _Run:
         self._topic = topic
         self._partition = partition
         self._headers = headers
-        self._delivered = 0
-        self._in_transaction = self._bytes_before = 0
-        self._bytes = 0
+        self._acknowledged = Acknowledged()
         self._begun = self._shown = time.monotonic()
         self._shows_progress = sys.stderr.isatty()
 
     def send(self, record: InputRecord) -> None:
-        self._producer.send(
+        delivery = self._producer.send(
             self._topic,
             record.value,
             key=record.key,
@@ -170,15 +182,13 @@ class _Run:
             timestamp=record.timestamp,
         )
         self.sent += 1
-        self._bytes += len(record.value or b"")
+        self._expect(delivery, len(record.value or b""))
         if self._shows_progress and time.monotonic() - self._shown > _PROGRESS_S:
             self._shown = time.monotonic()
             click.echo(f"\r{counted(self.sent, 'record')} sent", err=True, nl=False)
 
     def flush(self) -> None:
-        result = self._producer.flush()
-        self._delivered += result.delivered
-        self.failed += result.failed
+        self.failed += self._producer.flush().failed
 
     def complete(self, *, is_interrupted: bool) -> None:
         """The input has ended, by itself or by Ctrl-C."""
@@ -187,11 +197,17 @@ class _Run:
         """Nothing more is sent."""
         self.flush()
 
+    def written(self) -> tuple[int, int]:
+        """How many records count as written, and the bytes of their values."""
+        self._acknowledged.update()
+        return self._acknowledged.records, self._acknowledged.value_bytes
+
     def summarize(self) -> None:
+        records, value_bytes = self.written()
         taken = time.monotonic() - self._begun
         start = "\r" if self._shows_progress else ""
         click.echo(
-            f"{start}{counted(self._delivered, 'record')} ({counted(self._bytes, 'byte')} of "
+            f"{start}{counted(records, 'record')} ({counted(value_bytes, 'byte')} of "
             f"values) written to '{self._topic}' in {taken:.2f} s.",
             err=True,
         )
@@ -204,18 +220,35 @@ class _Run:
                 err=True,
             )
 
+    def say_what_is_open(self) -> None:
+        """Nothing is known of the records whose outcome was not waited for."""
+        unknown = self.sent - self.written()[0] - sum(each.count for each in self.failed)
+        if unknown:
+            click.echo(
+                f"{counted(unknown, 'record')} {'was' if unknown == 1 else 'were'} maybe not "
+                "written: there was no answer before the command ended.",
+                err=True,
+            )
+
+    def _expect(self, delivery: Delivery, value_bytes: int) -> None:
+        """A record was sent."""
+        self._acknowledged.expect(delivery, value_bytes)
+
 
 class _TransactionalRun(_Run):
     """Commits at the end, or every so many records; only what is committed counts as written."""
 
     records_max: int | None = None
+    _in_transaction = _bytes_in_transaction = 0
+    _committed = _committed_bytes = 0
+    _is_open = _is_committing = False
 
     def send(self, record: InputRecord) -> None:
         if not self._producer.is_in_transaction:
             self._producer.begin()
-            self._in_transaction, self._bytes_before = 0, self._bytes
+            self._is_open = True
+            self._in_transaction = self._bytes_in_transaction = 0
         super().send(record)
-        self._in_transaction += 1
         if self._in_transaction == self.records_max:
             self._commit()
 
@@ -229,13 +262,33 @@ class _TransactionalRun(_Run):
     def end(self) -> None:
         if self._producer.is_in_transaction:
             self._producer.abort()
-            self._bytes = self._bytes_before
+            self._is_open = False
             click.echo(
                 f"The transaction with the last {counted(self._in_transaction, 'record')} was "
                 "aborted.",
                 err=True,
             )
 
+    def written(self) -> tuple[int, int]:
+        return self._committed, self._committed_bytes
+
+    def say_what_is_open(self) -> None:
+        if not self._is_open:
+            return
+        what = f"the transaction with the last {counted(self._in_transaction, 'record')}"
+        sentence = f"{what.capitalize()} was left open. Brokers abort it after {_TIMEOUT_S} s."
+        if self._is_committing:
+            sentence = f"Whether {what} was committed is not known."
+        click.echo(sentence, err=True)
+
+    def _expect(self, delivery: Delivery, value_bytes: int) -> None:
+        del delivery  # the transaction has the outcome
+        self._in_transaction += 1
+        self._bytes_in_transaction += value_bytes
+
     def _commit(self) -> None:
+        self._is_committing = True
         self._producer.commit()
-        self._delivered += self._in_transaction
+        self._is_open = self._is_committing = False
+        self._committed += self._in_transaction
+        self._committed_bytes += self._bytes_in_transaction

@@ -114,10 +114,21 @@ def remove(
     names: tuple[str, ...],
     bootstrap: str | None,
 ) -> None:
-    """Remove limits."""
+    """Remove limits. Ends with 1 if one of them is not set; the others are removed."""
     with open_cluster(bootstrap) as client:
-        QuotaAdmin(client).alter(entity, dict.fromkeys(names))
-    click.echo(f"Removed {counted(len(set(names)), 'limit')} of {_name(entity)}.")
+        admin = QuotaAdmin(client)
+        limits = {
+            name for quota in admin.describe() if quota.entity == entity for name in quota.limits
+        }
+        present = [name for name in dict.fromkeys(names) if name in limits]
+        if present:
+            admin.alter(entity, dict.fromkeys(present))
+            click.echo(f"Removed {counted(len(present), 'limit')} of {_name(entity)}.")
+    absent = [name for name in dict.fromkeys(names) if name not in limits]
+    for name in absent:
+        click.echo(f"There is no limit {name} of {_name(entity)}.", err=True)
+    if absent:
+        raise click.exceptions.Exit(1)
 
 
 def _number(name: str, text: str) -> float:

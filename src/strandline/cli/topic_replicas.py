@@ -8,9 +8,10 @@ from typing import Final
 
 import click
 
-from strandline.cli.connecting import bootstrap_option, json_option, open_cluster
+from strandline.cli.connecting import DESCRIBING_MS, bootstrap_option, json_option, open_cluster
 from strandline.cli.output import counted, print_json, print_table, size_text
 from strandline.cli.scope import parse_scope
+from strandline.cli.unanswered import tell_brokers
 from strandline.client.admin import Admin
 from strandline.client.admin_log_dirs import LogDirAdmin
 from strandline.client.admin_replicas import Election, Move, Outcomes, ReplicaAdmin
@@ -151,7 +152,10 @@ def move_logs(
 @bootstrap_option
 @json_option
 def moves(logs: bool, bootstrap: str | None, as_json: bool) -> None:
-    """List the moves of partitions that are under way."""
+    """List the moves of partitions that are under way.
+
+    With --logs it ends with 1 if a broker does not tell its moves within some seconds.
+    """
     if logs:
         _list_log_moves(bootstrap, as_json=as_json)
         return
@@ -175,8 +179,9 @@ def moves(logs: bool, bootstrap: str | None, as_json: bool) -> None:
 
 
 def _list_log_moves(bootstrap: str | None, *, as_json: bool) -> None:
-    with open_cluster(bootstrap) as client:
-        found = LogDirAdmin(client).moves()
+    with open_cluster(bootstrap, patience_ms=DESCRIBING_MS) as client:
+        told = LogDirAdmin(client).moves()
+    found = told.found
     if as_json:
         print_json(
             [
@@ -199,10 +204,18 @@ def _list_log_moves(bootstrap: str | None, *, as_json: bool) -> None:
                 for each in found
             ),
         )
+    tell_brokers(told.unanswered, "its moves")
+    if told.unanswered:
+        raise click.exceptions.Exit(1)
 
 
 def _wait_for_logs(admin: LogDirAdmin, partitions: set[TopicPartition], broker: BrokerId) -> None:
-    while any(each.broker == broker and each.partition in partitions for each in admin.moves()):
+    while True:
+        told = admin.moves([broker])
+        for error in told.unanswered.values():
+            raise error
+        if not any(each.partition in partitions for each in told.found):
+            return
         time.sleep(_LOOK_AGAIN_S)
 
 

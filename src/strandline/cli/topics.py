@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import click
 
 from strandline.cli.connecting import (
+    DESCRIBING_MS,
     bootstrap_option,
     json_option,
     open_cluster,
@@ -16,6 +17,7 @@ from strandline.cli.connecting import (
 from strandline.cli.output import counted, print_json, print_table, size_text
 from strandline.cli.topic_records import delete_records
 from strandline.cli.topic_replicas import elect, move, move_logs, moves
+from strandline.cli.unanswered import tell_brokers, tell_partitions
 from strandline.cli.whole_sentences import SentencesGroup
 from strandline.client.admin import Admin
 from strandline.client.admin_cluster import sizes_by_partition
@@ -23,10 +25,13 @@ from strandline.client.admin_configs import ConfigEntry, Resource
 from strandline.client.admin_topics import BROKER_DEFAULT
 from strandline.client.cluster import ClusterClient
 from strandline.client.metadata import TopicInfo
-from strandline.client.offsets import EARLIEST, LATEST, OffsetAt, list_offsets
+from strandline.client.offsets import EARLIEST, LATEST, OffsetAt, list_known_offsets
 from strandline.errors import ErrorCode, ProtocolError
 from strandline.storage.kafka_uuid import format_uuid
-from strandline.types import TopicPartition
+from strandline.types import BrokerId, TopicPartition
+
+_SILENT: Final = frozenset({ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT})
+"""What is said of a broker that does not answer."""
 
 
 @click.group(cls=SentencesGroup)
@@ -115,21 +120,27 @@ def list_topics(internal: bool, bootstrap: str | None, as_json: bool) -> None:
 @bootstrap_option
 @json_option
 def describe(names: tuple[str, ...], internal: bool, bootstrap: str | None, as_json: bool) -> None:
-    """Describe topics, all by default: leaders, replicas, offsets, sizes, settings."""
-    with open_cluster(bootstrap) as client:
+    """Describe topics, all by default: leaders, replicas, offsets, sizes, settings.
+
+    What is not known is a dash (null in JSON), with the reason on standard error: offsets of a
+    partition that no broker leads, or whose leader does not answer within some seconds.
+    """
+    with open_cluster(bootstrap, patience_ms=DESCRIBING_MS) as client:
         admin = Admin(client)
         if names:
             found = [admin.topics.describe(name) for name in names]
         else:
             found = [each for each in admin.topics.list_all() if internal or not each.is_internal]
-        described = _Details(client, found).as_json()
+        details = _Details(client, found)
+        described = details.as_json()
     if as_json:
         print_json(described)
-        return
-    for number, topic in enumerate(described):
-        if number:
-            click.echo()
-        _print_topic(topic)
+    else:
+        for number, topic in enumerate(described):
+            if number:
+                click.echo()
+            _print_topic(topic)
+    details.tell_what_is_missing()
 
 
 @topics.command()
@@ -188,18 +199,20 @@ class _Details:
 
     def __init__(self, client: ClusterClient, found: list[TopicInfo]) -> None:
         admin = Admin(client)
-        self._found = found
-        # A partition without a leader has offsets, but no broker to ask for them.
-        led = [
-            TopicPartition(topic.name, each.partition)
-            for topic in found
-            for each in topic.partitions.values()
-            if each.leader >= 0
+        partitions = [
+            TopicPartition(topic.name, number) for topic in found for number in topic.partitions
         ]
-        self._starts = list_offsets(client, dict.fromkeys(led, EARLIEST))
-        self._ends = list_offsets(client, dict.fromkeys(led, LATEST))
+        self._starts, without_start = list_known_offsets(
+            client, dict.fromkeys(partitions, EARLIEST)
+        )
+        self._ends, without_end = list_known_offsets(client, dict.fromkeys(self._starts, LATEST))
+        self._refused = {**without_start, **without_end}
+        # Meanwhile others may have come to lead, which told these offsets.
+        self._found = [client.view.topics.get(topic.name, topic) for topic in found]
         self._eligible = admin.replicas.eligible_leaders(topic.name for topic in found)
-        self._sizes = sizes_by_partition(admin.cluster.log_directories())
+        directories = admin.cluster.log_directories(self._holders(client))
+        self._sizes = sizes_by_partition(directories.found)
+        self._without_sizes = directories.unanswered
         self._configs: dict[str, list[ConfigEntry]] = {
             topic.name: [
                 each
@@ -208,6 +221,29 @@ class _Details:
             ]
             for topic in found
         }
+
+    def _holders(self, client: ClusterClient) -> set[BrokerId]:
+        """The brokers that can tell the sizes of replicas. That one which did not tell an offset
+        would not answer now is known: it was waited for."""
+        silent = {
+            topic.partitions[number].leader
+            for topic in self._found
+            for number in topic.partitions
+            if (error := self._refused.get(TopicPartition(topic.name, number))) is not None
+            and error.code in _SILENT
+        }
+        replicas = {
+            each
+            for topic in self._found
+            for partition in topic.partitions.values()
+            for each in partition.replicas
+        }
+        return (replicas & client.view.brokers.keys()) - silent
+
+    def tell_what_is_missing(self) -> None:
+        """Sentences on standard error."""
+        tell_partitions(self._refused, "No offsets of")
+        tell_brokers(self._without_sizes, "the sizes of its replicas")
 
     def as_json(self) -> list[dict[str, Any]]:
         return [
@@ -225,6 +261,7 @@ class _Details:
     def _partition(self, topic: TopicInfo, number: int) -> dict[str, Any]:
         each = topic.partitions[number]
         partition = TopicPartition(topic.name, number)
+        refusal = self._refused.get(partition)
         return {
             "partition": number,
             "leader": each.leader if each.leader >= 0 else None,
@@ -235,6 +272,7 @@ class _Details:
             "eligible_leaders": list(self._eligible.get(partition, ())),
             "start_offset": _offset(self._starts.get(partition)),
             "high_watermark": _offset(self._ends.get(partition)),
+            "error": None if refusal is None else refusal.code.name,
             "size_bytes": self._sizes.get(partition),
         }
 

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Final
 
 import click
 
-from strandline.cli.connecting import bootstrap_option, json_option, open_cluster
+from strandline.cli.connecting import (
+    DESCRIBING_MS,
+    bootstrap_option,
+    json_option,
+    open_cluster,
+)
 from strandline.cli.moments import parse_duration
 from strandline.cli.output import counted, print_json, print_table
+from strandline.cli.unanswered import reasons_as_json, tell_partitions
 from strandline.cli.whole_sentences import SentencesGroup
 from strandline.client.admin_transactions import (
     ActiveProducer,
+    HangingTransactions,
     TransactionAdmin,
     TransactionDescription,
 )
@@ -24,6 +31,8 @@ from strandline.types import TopicPartition
 
 _HANGING_AFTER: Final = "PT15M"
 """The default of `transaction.max.timeout.ms`, as in Kafka's tool."""
+_HANGS: Final = 3
+"""The exit code of a search that has found something. 1 says that it could not be carried out."""
 
 
 @click.group(cls=SentencesGroup)
@@ -115,7 +124,10 @@ def producers(partition: str, bootstrap: str | None, as_json: bool) -> None:
     with open_cluster(bootstrap) as client:
         found = TransactionAdmin(client).producers([at])
         now_ms = client.clock.wall_ms()
-    _show_producers(found, now_ms, as_json=as_json)
+    if as_json:
+        print_json(_producers_as_json(found))
+    else:
+        _print_producers(found, now_ms)
 
 
 @transactions.command("find-hanging")
@@ -132,21 +144,58 @@ def producers(partition: str, bootstrap: str | None, as_json: bool) -> None:
 def find_hanging(
     topics: tuple[str, ...], older_than: str, bootstrap: str | None, as_json: bool
 ) -> None:
-    """List open transactions that no coordinator will end. Ends with 1 if there are any.
+    """List open transactions that no coordinator will end.
 
-    Readers of committed records wait in front of them. `transactions abort` ends them.
+    Readers of committed records wait in front of them. `transactions abort` ends them. A partition
+    that no broker leads cannot be looked at; nor can one whose leader does not answer within some
+    seconds. If a coordinator cannot be asked, it is not decided what hangs: not to be aborted.
+
+    Ends with 3 if a transaction hangs, with 1 if none was found, but not all could be looked at or
+    decided, and with 0 if none hangs.
     """
     older_than_ms = parse_duration(older_than, "--older-than")
-    with open_cluster(bootstrap) as client:
+    with open_cluster(bootstrap, patience_ms=DESCRIBING_MS) as client:
         partitions = _all_partitions(client, topics)
-        found = TransactionAdmin(client).hanging(partitions, older_than_ms)
+        told = TransactionAdmin(client).hanging(partitions, older_than_ms)
         now_ms = client.clock.wall_ms()
-    if found or as_json:
-        _show_producers(found, now_ms, as_json=as_json)
+    if as_json:
+        print_json(
+            {
+                "hanging": _producers_as_json(told.found),
+                "undecided": _producers_as_json(told.undecided),
+                "looked_at": len(told.looked_at),
+                "not_looked_at": reasons_as_json(told.unknown),
+                "doubts": [each.message for each in told.doubts],
+            }
+        )
     else:
-        click.echo(f"No transaction hangs in {counted(len(partitions), 'partition')}.")
-    if found:
+        _tell_hanging(told, now_ms)
+    if told.found:
+        raise click.exceptions.Exit(_HANGS)
+    if told.unknown or told.undecided:
         raise click.exceptions.Exit(1)
+
+
+def _tell_hanging(told: HangingTransactions, now_ms: int) -> None:
+    looked_at = counted(len(told.looked_at), "partition")
+    _print_producers(told.found, now_ms)
+    if not told.found and told.looked_at and not told.undecided:
+        click.echo(f"No transaction hangs in {looked_at}.")
+    if told.unknown:
+        total = counted(len(told.looked_at) + len(told.unknown), "partition")
+        click.echo(f"Looked at {len(told.looked_at):,} of {total}.", err=True)
+        tell_partitions(told.unknown, "Nothing is known of")
+    if told.undecided:
+        number = counted(len(told.undecided), "open transaction")
+        click.echo(f"Whether {number} will be ended is not known:", err=True)
+        for reason in dict.fromkeys(each.message for each in told.doubts):
+            click.echo(f"  {reason}", err=True)
+        for each in told.undecided:
+            click.echo(
+                f"  {each.partition.topic}/{each.partition.partition}, producer "
+                f"{each.producer_id}, open since offset {each.transaction_start}",
+                err=True,
+            )
 
 
 @transactions.command()
@@ -206,10 +255,8 @@ def _open_for(started_ms: int | None, now_ms: int) -> str | None:
     return None if started_ms is None else f"{max(0, now_ms - started_ms) / 1000:.0f} s"
 
 
-def _show_producers(found: list[ActiveProducer], now_ms: int, *, as_json: bool) -> None:
-    if as_json:
-        print_json([{**asdict(each), "partition": str(each.partition)} for each in found])
-    elif found:
+def _print_producers(found: Sequence[ActiveProducer], now_ms: int) -> None:
+    if found:
         print_table(
             ("PARTITION", "PRODUCER", "EPOCH", "SEQUENCE", "LAST-WRITE", "OPEN-SINCE-OFFSET"),
             (
@@ -224,6 +271,10 @@ def _show_producers(found: list[ActiveProducer], now_ms: int, *, as_json: bool) 
                 for each in found
             ),
         )
+
+
+def _producers_as_json(found: Sequence[ActiveProducer]) -> list[dict[str, object]]:
+    return [{**asdict(each), "partition": str(each.partition)} for each in found]
 
 
 def _as_json(found: TransactionDescription) -> dict[str, object]:

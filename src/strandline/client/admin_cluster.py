@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from strandline.client.by_broker import ask_each_broker
 from strandline.client.cluster import ClusterClient
 from strandline.client.connection import Connection
 from strandline.client.metadata import BrokerInfo
@@ -64,6 +66,15 @@ class LogDirectoryInfo:
     replicas: dict[TopicPartition, ReplicaSize]
 
 
+@dataclass(frozen=True, slots=True)
+class LogDirectories:
+    """What brokers said of their log directories, in the order of the brokers' ids."""
+
+    found: tuple[LogDirectoryInfo, ...]
+    unanswered: Mapping[BrokerId, ProtocolError]
+    """The brokers that said nothing, and why."""
+
+
 class ClusterAdmin:
     """See the module."""
 
@@ -109,16 +120,24 @@ class ClusterAdmin:
 
         self._cluster.retry(ask)
 
-    def log_directories(self) -> list[LogDirectoryInfo]:
-        """The log directories of all brokers with the sizes of all replicas."""
-        return [
+    def log_directories(self, brokers: Iterable[BrokerId] | None = None) -> LogDirectories:
+        """The log directories of these brokers, of all by default, with the sizes of all replicas.
+
+        A broker that does not answer is asked again for as long as an operation may take
+        (`operation_timeout_ms`), and is then among `unanswered`, as is one that refuses. Of all
+        brokers, one that leaves the cluster meanwhile is left out; one that was named has
+        BROKER_NOT_AVAILABLE. Raises `ProtocolError` if no broker tells who is in the cluster.
+        """
+        answers, unanswered = ask_each_broker(self._cluster, _ask_log_directories, brokers)
+        found = tuple(
             _directory(broker, each)
-            for broker, response in self._cluster.ask_all_brokers(_ask_log_directories).items()
+            for broker, response in answers.items()
             for each in response.results
-        ]
+        )
+        return LogDirectories(found, unanswered)
 
 
-def sizes_by_partition(directories: list[LogDirectoryInfo]) -> dict[TopicPartition, int]:
+def sizes_by_partition(directories: Iterable[LogDirectoryInfo]) -> dict[TopicPartition, int]:
     """The largest replica of each partition: what its log takes."""
     sizes: dict[TopicPartition, int] = {}
     for directory in directories:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from strandline.client.admin_cluster import ClusterAdmin
 from strandline.client.admin_replicas import Outcomes
 from strandline.client.cluster import ClusterClient
 from strandline.client.offsets import outcome
+from strandline.errors import ProtocolError
 from strandline.protocol.apis import ApiKey
 from strandline.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
@@ -31,6 +32,14 @@ class LogMove:
     """What is there by now."""
     lag: int
     """How many offsets the copy is behind; -1 if the broker cannot say."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogMoves:
+    """Moves by partition and broker, and the brokers that did not say which they have, and why."""
+
+    found: tuple[LogMove, ...]
+    unanswered: Mapping[BrokerId, ProtocolError]
 
 
 class LogDirAdmin:
@@ -66,14 +75,19 @@ class LogDirAdmin:
 
         return self._cluster.retry(attempt)
 
-    def moves(self) -> list[LogMove]:
-        """The moves that are under way on all brokers."""
+    def moves(self, brokers: Iterable[BrokerId] | None = None) -> LogMoves:
+        """The moves that are under way on these brokers, on all by default.
+
+        Which brokers are asked, for how long, and what is raised: as `log_directories` has it.
+        """
+        told = ClusterAdmin(self._cluster).log_directories(brokers)
         found = [
             LogMove(
                 partition, directory.broker, directory.path, replica.size_bytes, replica.offset_lag
             )
-            for directory in ClusterAdmin(self._cluster).log_directories()
+            for directory in told.found
             for partition, replica in directory.replicas.items()
             if replica.is_future
         ]
-        return sorted(found, key=lambda each: (each.partition, each.broker))
+        found.sort(key=lambda each: (each.partition, each.broker))
+        return LogMoves(tuple(found), told.unanswered)

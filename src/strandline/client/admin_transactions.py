@@ -9,18 +9,27 @@ compare them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from functools import partial
+from typing import Final
 
+from strandline.client.by_broker import (
+    Outcomes,
+    ask_all_leaders,
+    ask_each_broker,
+    ask_leaders,
+)
 from strandline.client.cluster import ClusterClient
 from strandline.client.connection import Connection
+from strandline.client.offsets import outcome
 from strandline.client.refusal import check, refusal
 from strandline.errors import ErrorCode, ProtocolError
 from strandline.protocol.apis import ApiKey
 from strandline.protocol.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
+    ProducerState,
     TopicRequest,
 )
 from strandline.protocol.messages.describe_transactions import (
@@ -40,8 +49,7 @@ from strandline.protocol.messages.write_txn_markers import (
 )
 from strandline.types import BrokerId, Offset, ProducerId, TopicPartition
 
-T = TypeVar("T")
-
+_COORDINATORS_LOG: Final = "__transaction_state"
 _OPEN: Final = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort"})
 """A coordinator tells the times of ended transactions as well."""
 _NOT_HERE: Final = frozenset(
@@ -93,6 +101,23 @@ class ActiveProducer:
     transaction_start: Offset | None
 
 
+@dataclass(frozen=True, slots=True)
+class HangingTransactions:
+    """What was found, and what could not be looked at."""
+
+    found: tuple[ActiveProducer, ...]
+    """Transactions that no coordinator will end."""
+    undecided: tuple[ActiveProducer, ...]
+    """Open for as long. Coordinators that could not be asked may know of them (`doubts`): to abort
+    one of these may break a transaction that is to be committed."""
+    looked_at: tuple[TopicPartition, ...]
+    """The partitions whose leaders told their producers."""
+    unknown: Mapping[TopicPartition, ProtocolError]
+    """The other partitions, and why nothing is known of them."""
+    doubts: tuple[ProtocolError, ...]
+    """Why not all coordinators could be asked. Empty also if none had to be."""
+
+
 class TransactionAdmin:
     """See the module."""
 
@@ -109,9 +134,15 @@ class TransactionAdmin:
     ) -> list[TransactionListing]:
         """The transactional ids of all coordinators, in their order; empty filters let all pass.
 
-        `older_than_ms` is how long a transaction must have been open; `pattern` a regular
-        expression that the whole id must match. Raises `ProtocolError`, also for a state that no
-        broker knows.
+        `older_than_ms` is how long a transaction must have been open, in milliseconds; `pattern` a
+        regular expression that the whole id must match. The brokers match it by RE2, which knows
+        neither look-around nor back-references. It is an extra of Strandline's brokers (`regex`):
+        one without it answers any pattern that is not empty with INVALID_REGULAR_EXPRESSION, as if
+        the pattern were wrong, and then there is no list, whatever the other brokers answer.
+
+        Raises `ProtocolError`: INVALID_REQUEST for a state that no broker knows,
+        INVALID_REGULAR_EXPRESSION, and UNSUPPORTED_VERSION if a broker has no place in its requests
+        for a pattern (Kafka before 4.1) or an age (before 3.8).
         """
         request = ListTransactionsRequest(
             state_filters=list(states),
@@ -119,91 +150,85 @@ class TransactionAdmin:
             duration_filter=older_than_ms,
             transactional_id_pattern=pattern,
         )
-
-        def ask(connection: Connection) -> ListTransactionsResponse:
-            response = connection.call(ApiKey.LIST_TRANSACTIONS, ListTransactionsResponse, request)
-            check(response.error_code, None, "the list of transactions")
-            if response.unknown_state_filters:
-                unknown = ", ".join(response.unknown_state_filters)
-                raise ProtocolError(
-                    ErrorCode.INVALID_REQUEST, f"The brokers know no state {unknown}."
-                )
-            return response
-
-        found = [
-            TransactionListing(
-                each.transactional_id,
-                ProducerId(each.producer_id),
-                each.transaction_state,
-                broker,
-            )
-            for broker, response in self._cluster.ask_all_brokers(ask).items()
-            for each in response.transaction_states
-        ]
-        return sorted(found, key=lambda each: each.transactional_id)
+        answers = self._cluster.ask_all_brokers(partial(_list, request))
+        return sorted(_listings(answers), key=lambda each: each.transactional_id)
 
     def describe(self, transactional_ids: Iterable[str]) -> list[TransactionDescription]:
         """What the coordinators know of these ids; ids that none knows are absent."""
         ids = sorted(set(transactional_ids))
         if not ids:
             return []
-        request = DescribeTransactionsRequest(transactional_ids=ids)
-
-        def ask(connection: Connection) -> list[TransactionState]:
-            response = connection.call(
-                ApiKey.DESCRIBE_TRANSACTIONS, DescribeTransactionsResponse, request
-            )
-            for each in response.transaction_states:
-                if each.error_code not in _NOT_HERE:
-                    raise refusal(
-                        each.error_code, None, f"the transactional id '{each.transactional_id}'"
-                    )
-            return response.transaction_states
-
-        return [
-            _described(each, broker)
-            for broker, states in self._cluster.ask_all_brokers(ask).items()
-            for each in states
-            if each.error_code == ErrorCode.NONE
-        ]
+        return list(_descriptions(self._cluster.ask_all_brokers(partial(_describe, ids))))
 
     def producers(self, partitions: Iterable[TopicPartition]) -> list[ActiveProducer]:
         """The producers that the leaders of these partitions know. Raises `ProtocolError`."""
         wanted = sorted(set(partitions))
-        found: dict[TopicPartition, list[ActiveProducer]] = {}
-
-        def attempt() -> None:
-            missing = [each for each in wanted if each not in found]
-            for leader, asked in self._cluster.by_leader(missing).items():
-                found.update(_producers_of(self._cluster.connection_to(leader), asked))
-
-        self._cluster.retry_on_topics(attempt, {each.topic for each in wanted})
+        found = ask_all_leaders(self._cluster, wanted, _producers_of)
         return [producer for each in wanted for producer in found[each]]
 
     def hanging(
         self, partitions: Iterable[TopicPartition], older_than_ms: int
-    ) -> list[ActiveProducer]:
+    ) -> HangingTransactions:
         """Transactions that no coordinator will end, among those open for longer than that.
 
-        `older_than_ms` should be above `transaction.max.timeout.ms` of the brokers: younger ones
-        may still be ended by their coordinator.
+        `older_than_ms`, in milliseconds, should be above `transaction.max.timeout.ms` of the
+        brokers: younger ones may still be ended by their coordinator. A partition that has no
+        leader is not waited for. A leader or a coordinator that does not answer is asked again for
+        as long as an operation may take (`operation_timeout_ms`); what it alone knows is then
+        missing, and said to be. Raises `ProtocolError` if no broker tells who is in the cluster.
         """
         before_ms = self._cluster.clock.wall_ms() - older_than_ms
+        found, unknown = ask_leaders(self._cluster, sorted(set(partitions)), _producers_of)
         candidates = [
             each
-            for each in self.producers(partitions)
+            for producers in found.values()
+            for each in producers
             if each.transaction_start is not None and each.last_timestamp_ms <= before_ms
         ]
-        if not candidates:
-            return []
-        ids = sorted({each.producer_id for each in candidates})
-        listed = self.list_all(producer_ids=ids)
-        expected = {
+        coordinated, doubts = self._coordinated({each.producer_id for each in candidates})
+        left = tuple(
+            each for each in candidates if (each.producer_id, each.partition) not in coordinated
+        )
+        hang, undecided = ((), left) if doubts else (left, ())
+        return HangingTransactions(hang, undecided, tuple(found), unknown, doubts)
+
+    def _coordinated(
+        self, producer_ids: Set[ProducerId]
+    ) -> tuple[set[tuple[ProducerId, TopicPartition]], tuple[ProtocolError, ...]]:
+        """What coordinators know of the transactions of these producers: who writes where. And why
+        there may be more: coordinators that could not be asked."""
+        if not producer_ids:
+            return set(), ()
+        doubts = self._leaderless_coordinators()
+        # Named, so that one that goes away meanwhile is missed: a broker that has answered by then
+        # may take over what it coordinated.
+        brokers = self._cluster.view.brokers
+        request = ListTransactionsRequest(producer_id_filters=sorted(producer_ids))
+        lists, silent = ask_each_broker(self._cluster, partial(_list, request), brokers)
+        ids = sorted({each.transactional_id for each in _listings(lists)})
+        doubts += silent.values()
+        states: dict[BrokerId, list[TransactionState]] = {}
+        if ids:
+            states, silent = ask_each_broker(self._cluster, partial(_describe, ids), lists)
+            doubts += silent.values()
+        known = {
             (each.producer_id, partition)
-            for each in self.describe(each.transactional_id for each in listed)
+            for each in _descriptions(states)
             for partition in each.partitions
         }
-        return [each for each in candidates if (each.producer_id, each.partition) not in expected]
+        return known, tuple(doubts)
+
+    def _leaderless_coordinators(self) -> list[ProtocolError]:
+        """For each partition of the coordinators' log that no broker leads: as long as that is so,
+        no broker knows of its transactions. Nothing if the client may not see the log."""
+        log = self._cluster.refresh([_COORDINATORS_LOG]).topics.get(_COORDINATORS_LOG)
+        found: list[ProtocolError] = []
+        for number in () if log is None else log.partitions:
+            try:
+                self._cluster.partition(TopicPartition(_COORDINATORS_LOG, number))
+            except ProtocolError as error:
+                found.append(error)
+        return found
 
     def abort(self, producer: ActiveProducer) -> None:
         """Write the marker that ends a producer's transaction in one partition, without asking its
@@ -254,9 +279,54 @@ def _described(state: TransactionState, coordinator: BrokerId) -> TransactionDes
     )
 
 
+def _list(request: ListTransactionsRequest, connection: Connection) -> ListTransactionsResponse:
+    response = connection.call(ApiKey.LIST_TRANSACTIONS, ListTransactionsResponse, request)
+    message = None
+    if response.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION:
+        message = (
+            f"The broker at {connection.address} cannot use the pattern "
+            f"'{request.transactional_id_pattern}': either it is no regular expression of RE2, or "
+            "the broker has no RE2 (one of Strandline needs strandline[regex])"
+        )
+    check(response.error_code, message, "the list of transactions")
+    if response.unknown_state_filters:
+        unknown = ", ".join(response.unknown_state_filters)
+        raise ProtocolError(ErrorCode.INVALID_REQUEST, f"The brokers know no state {unknown}.")
+    return response
+
+
+def _listings(answers: Mapping[BrokerId, ListTransactionsResponse]) -> Iterator[TransactionListing]:
+    for broker, response in answers.items():
+        for each in response.transaction_states:
+            yield TransactionListing(
+                each.transactional_id, ProducerId(each.producer_id), each.transaction_state, broker
+            )
+
+
+def _describe(ids: Sequence[str], connection: Connection) -> list[TransactionState]:
+    response = connection.call(
+        ApiKey.DESCRIBE_TRANSACTIONS,
+        DescribeTransactionsResponse,
+        DescribeTransactionsRequest(transactional_ids=list(ids)),
+    )
+    for each in response.transaction_states:
+        if each.error_code not in _NOT_HERE:
+            raise refusal(each.error_code, None, f"the transactional id '{each.transactional_id}'")
+    return response.transaction_states
+
+
+def _descriptions(
+    answers: Mapping[BrokerId, Sequence[TransactionState]],
+) -> Iterator[TransactionDescription]:
+    for broker, states in answers.items():
+        for each in states:
+            if each.error_code == ErrorCode.NONE:
+                yield _described(each, broker)
+
+
 def _producers_of(
     leader: Connection, partitions: Sequence[TopicPartition]
-) -> dict[TopicPartition, list[ActiveProducer]]:
+) -> Outcomes[TopicPartition, list[ActiveProducer]]:
     topics: dict[str, TopicRequest] = {}
     for each in partitions:
         topic = topics.setdefault(each.topic, TopicRequest(name=each.topic))
@@ -267,22 +337,26 @@ def _producers_of(
         DescribeProducersRequest(topics=list(topics.values())),
     )
     found: dict[TopicPartition, list[ActiveProducer]] = {}
+    refused: dict[TopicPartition, ProtocolError] = {}
     for answers in response.topics:
         for answer in answers.partitions:
             at = TopicPartition(answers.name, answer.partition_index)
-            check(answer.error_code, answer.error_message, f"partition {at}")
-            found[at] = [
-                ActiveProducer(
-                    at,
-                    ProducerId(each.producer_id),
-                    each.producer_epoch,
-                    each.last_sequence,
-                    each.last_timestamp,
-                    each.coordinator_epoch,
-                    None
-                    if each.current_txn_start_offset < 0
-                    else Offset(each.current_txn_start_offset),
-                )
-                for each in answer.active_producers
-            ]
-    return found
+            error = outcome(answer.error_code, answer.error_message, f"partition {at}")
+            if error is not None:
+                refused[at] = error
+            else:
+                found[at] = [_active(at, each) for each in answer.active_producers]
+    return found, refused
+
+
+def _active(at: TopicPartition, state: ProducerState) -> ActiveProducer:
+    start = state.current_txn_start_offset
+    return ActiveProducer(
+        at,
+        ProducerId(state.producer_id),
+        state.producer_epoch,
+        state.last_sequence,
+        state.last_timestamp,
+        state.coordinator_epoch,
+        None if start < 0 else Offset(start),
+    )

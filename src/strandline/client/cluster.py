@@ -24,7 +24,7 @@ from strandline.client.metadata import (
     TopicInfo,
 )
 from strandline.client.refusal import refusal
-from strandline.client.retry import BlockingBackoff, retrying
+from strandline.client.retry import BlockingBackoff, is_worth_retrying, retrying
 from strandline.client.router import Router
 from strandline.client.settings import (
     Address,
@@ -122,7 +122,8 @@ class ClusterClient:
 
     def partition(self, partition: TopicPartition) -> PartitionInfo:
         """A partition that has a leader; raises `ProtocolError` (LEADER_NOT_AVAILABLE) if not."""
-        return led_partition(self.view, self.topic(partition.topic), partition)
+        topic = self.topic(partition.topic)  # this may be what brings the view
+        return led_partition(self.view, topic, partition)
 
     def expect(self, partitions: Iterable[TopicPartition]) -> None:
         """Ask until these partitions are known, for `topic_wait_ms`: they exist, as another member
@@ -253,6 +254,21 @@ class ClusterClient:
                 raise
 
         return retrying(told, self.backoff(), prepare or _nothing)
+
+    def retry_parts(
+        self, attempt: Callable[[], Iterable[ProtocolError]], prepare: Callable[[], None]
+    ) -> None:
+        """As `retry`, for something of several parts: `attempt` returns the errors of those that
+        failed, and is called again for these. When none of them is worth another try, or time is
+        up, the parts that failed keep their errors, and nothing is raised."""
+        backoff = self.backoff()
+        while True:
+            failed = [each for each in attempt() if is_worth_retrying(each)]
+            for error in failed[:1]:
+                self.on_delay(error)
+            if not failed or not backoff.maybe_wait():
+                return
+            prepare()
 
     def ask_all_brokers(self, ask: Callable[[Connection], T]) -> dict[BrokerId, T]:
         """Every broker's answer, in the order of their ids. Each is asked as in `retry`; one that

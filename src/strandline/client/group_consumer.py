@@ -132,6 +132,10 @@ class GroupConsumer:
         """Where the partitions that are read now end at the moment. Raises `ProtocolError`."""
         return self._consumer.end_offsets()
 
+    def lag(self) -> dict[TopicPartition, int]:
+        """How far each position is behind the end that the last fetch told; unknown ones absent."""
+        return self._consumer.lag()
+
     def seek(self, partition: TopicPartition, start: Start) -> None:
         """Go on elsewhere in a partition that is read now. Raises `ProtocolError`."""
         self._consumer.seek(partition, start)

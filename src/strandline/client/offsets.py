@@ -5,10 +5,17 @@ This file knows three requests and their versions. It must not know what readers
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from strandline.client.by_broker import (
+    AskLeader,
+    Outcomes,
+    ask_all_leaders,
+    ask_leaders,
+    ask_leaders_now,
+)
 from strandline.client.cluster import ClusterClient
 from strandline.client.connection import Connection
 from strandline.client.fetching import Isolation
@@ -37,15 +44,11 @@ from strandline.protocol.messages.offset_delete import (
     OffsetDeleteResponse,
 )
 from strandline.protocol.messages.offset_fetch import OffsetFetchResponse
-from strandline.types import BrokerId, LeaderEpoch, Offset, TopicPartition
+from strandline.types import LeaderEpoch, Offset, TopicPartition
 
 LATEST: Final = -1
 EARLIEST: Final = -2
 MAX_TIMESTAMP: Final = -3
-_ABOUT_ONE: Final = frozenset(
-    {ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
-)
-"""What metadata says of single partitions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,97 +69,75 @@ def list_offsets(
 
     Retries what may succeed; raises `ProtocolError` for the first partition that cannot be asked.
     """
-    found: dict[TopicPartition, OffsetAt] = {}
+    return ask_all_leaders(cluster, wanted, _asking(cluster, wanted, isolation))
 
-    def attempt() -> None:
-        missing = {each: wanted[each] for each in wanted if each not in found}
-        answered, refused = list_offsets_now(cluster, missing, isolation)
-        found.update(answered)
-        for error in refused.values():
-            raise error
 
-    cluster.retry_on_topics(attempt, {each.topic for each in wanted})
-    return found
+def list_known_offsets(
+    cluster: ClusterClient,
+    wanted: Mapping[TopicPartition, int],
+    isolation: Isolation = Isolation.READ_UNCOMMITTED,
+) -> Outcomes[TopicPartition, OffsetAt]:
+    """As `list_offsets`, but what one partition lacks costs no other: the offsets, and why there
+    are no more. A partition that has no leader (LEADER_NOT_AVAILABLE) is not waited for.
+
+    Raises `ProtocolError` if no broker tells which leaders there are.
+    """
+    return ask_leaders(cluster, wanted, _asking(cluster, wanted, isolation))
 
 
 def list_offsets_now(
     cluster: ClusterClient,
     wanted: Mapping[TopicPartition, int],
     isolation: Isolation = Isolation.READ_UNCOMMITTED,
-) -> tuple[dict[TopicPartition, OffsetAt], dict[TopicPartition, ProtocolError]]:
-    """As `list_offsets`, in one attempt for each leader: the offsets, and why there are no others.
+) -> Outcomes[TopicPartition, OffsetAt]:
+    """As `list_known_offsets`, in one attempt for each leader."""
+    return ask_leaders_now(cluster, wanted, _asking(cluster, wanted, isolation))
 
-    Raises `ProtocolError` if no broker tells which leaders there are.
-    """
+
+def _asking(
+    cluster: ClusterClient, wanted: Mapping[TopicPartition, int], isolation: Isolation
+) -> AskLeader[OffsetAt]:
+    def ask(
+        connection: Connection, partitions: Sequence[TopicPartition]
+    ) -> Outcomes[TopicPartition, OffsetAt]:
+        topics: dict[str, ListOffsetsTopic] = {}
+        for at in partitions:
+            topic = topics.setdefault(at.topic, ListOffsetsTopic(name=at.topic))
+            topic.partitions.append(
+                ListOffsetsPartition(
+                    partition_index=at.partition,
+                    current_leader_epoch=cluster.partition(at).leader_epoch,
+                    timestamp=wanted[at],
+                )
+            )
+        response = connection.call(
+            ApiKey.LIST_OFFSETS,
+            ListOffsetsResponse,
+            ListOffsetsRequest(
+                replica_id=-1,
+                isolation_level=isolation,
+                topics=list(topics.values()),
+                timeout_ms=cluster.settings.request_timeout_ms,
+            ),
+        )
+        return _offsets_of(response)
+
+    return ask
+
+
+def _offsets_of(response: ListOffsetsResponse) -> Outcomes[TopicPartition, OffsetAt]:
     found: dict[TopicPartition, OffsetAt] = {}
     refused: dict[TopicPartition, ProtocolError] = {}
-    by_leader: dict[BrokerId, dict[TopicPartition, int]] = {}
-    for partition, timestamp in wanted.items():
-        try:
-            leader = cluster.partition(partition).leader
-        except ProtocolError as error:
-            if error.code not in _ABOUT_ONE:
-                raise
-            refused[partition] = error
-        else:
-            by_leader.setdefault(leader, {})[partition] = timestamp
-    for leader, asked in by_leader.items():
-        try:
-            connection = cluster.connection_to(leader)
-            found.update(_ask_leader(connection, cluster, asked, isolation, found))
-        except ProtocolError as error:
-            refused.update({each: error for each in asked if each not in found})
+    for topic in response.topics:
+        for each in topic.partitions:
+            at = TopicPartition(topic.name, each.partition_index)
+            error = outcome(each.error_code, None, f"partition {at}")
+            if error is not None:
+                refused[at] = error
+            else:
+                epoch = LeaderEpoch(each.leader_epoch)
+                found[at] = OffsetAt(Offset(each.offset), each.timestamp, epoch)
     return found, refused
-
-
-def _ask_leader(
-    connection: Connection,
-    cluster: ClusterClient,
-    wanted: Mapping[TopicPartition, int],
-    isolation: Isolation,
-    found: dict[TopicPartition, OffsetAt],
-) -> dict[TopicPartition, OffsetAt]:
-    topics: dict[str, ListOffsetsTopic] = {}
-    for partition, timestamp in wanted.items():
-        topic = topics.setdefault(partition.topic, ListOffsetsTopic(name=partition.topic))
-        topic.partitions.append(
-            ListOffsetsPartition(
-                partition_index=partition.partition,
-                current_leader_epoch=cluster.partition(partition).leader_epoch,
-                timestamp=timestamp,
-            )
-        )
-    response = connection.call(
-        ApiKey.LIST_OFFSETS,
-        ListOffsetsResponse,
-        ListOffsetsRequest(
-            replica_id=-1,
-            isolation_level=isolation,
-            topics=list(topics.values()),
-            timeout_ms=cluster.settings.request_timeout_ms,
-        ),
-    )
-    answered: dict[TopicPartition, OffsetAt] = {}
-    refused: ProtocolError | None = None
-    for answers in response.topics:
-        for answer in answers.partitions:
-            partition = TopicPartition(answers.name, answer.partition_index)
-            try:
-                check(answer.error_code, None, f"partition {partition}")
-            except ProtocolError as error:
-                refused = refused or error
-                continue
-            answered[partition] = OffsetAt(
-                Offset(answer.offset), answer.timestamp, LeaderEpoch(answer.leader_epoch)
-            )
-    if refused is not None:
-        found.update(answered)
-        raise refused
-    if answered.keys() != wanted.keys():
-        raise ProtocolError(
-            ErrorCode.UNKNOWN_SERVER_ERROR, "A broker's answer lacks partitions that were asked."
-        )
-    return answered
 
 
 def committed_offsets(

@@ -152,6 +152,33 @@ def test_a_replica_without_a_high_watermark_is_noted(replicas: Replicas) -> None
     ]
 
 
+def test_a_replica_without_segments_is_empty(replicas: Replicas) -> None:
+    """So a broker leaves the directory that is killed before it has made the first one."""
+    replicas.write(ORDERS, orders())
+    replicas.finish(clean=False, high_watermarks={1: 0, 2: 180, 3: 180})
+    for each in replicas.directory(1).iterdir():
+        each.unlink()
+    (report,) = replicas.reports()
+    assert (report.findings, report.notes) == ([], [])
+
+
+def test_a_note_says_what_is_not_judged_where_there_is_something(replicas: Replicas) -> None:
+    replicas.write(ORDERS, orders())
+    replicas.finish(clean=False, high_watermarks={1: 180, 2: 3, 3: 0})
+    (report,) = replicas.reports()
+    assert report.findings == []
+    assert [note.partition(": ")[0] for note in report.notes] == [
+        "Broker 2 is running, or was not stopped cleanly",
+        "Broker 3 is running, or was not stopped cleanly",
+    ]
+    for path in replicas.segments(3):
+        path.write_bytes(bytes(len(path.read_bytes())))  # room that nothing was written to
+    (report,) = replicas.reports()
+    assert [note.partition(": ")[0] for note in report.notes] == [
+        "Broker 2 is running, or was not stopped cleanly",
+    ]
+
+
 def test_directories_must_be_log_directories_of_different_replicas(
     replicas: Replicas, tmp_path: Path
 ) -> None:

@@ -125,7 +125,8 @@ class AsyncClusterClient:
 
     async def partition(self, partition: TopicPartition) -> PartitionInfo:
         """A partition that has a leader; raises `ProtocolError` (LEADER_NOT_AVAILABLE) if not."""
-        return led_partition(self.view, await self.topic(partition.topic), partition)
+        topic = await self.topic(partition.topic)  # this may be what brings the view
+        return led_partition(self.view, topic, partition)
 
     async def expect(self, partitions: Iterable[TopicPartition]) -> None:
         """Ask until these partitions are known, for `topic_wait_ms`: they exist, as another member
@@ -259,7 +260,10 @@ class AsyncClusterClient:
                 await needed.fulfil(self)
             except Again as again:
                 if not await backoff.maybe_wait():
-                    raise again.error from None
+                    if not again.is_of_part:
+                        raise again.error from None
+                    operations.settle()
+                    continue
                 operations.begin()
                 if again.is_of_controller:
                     await self.refresh()

@@ -54,12 +54,15 @@ class Needed(Exception):
 
 
 class Again(Exception):
-    """The attempt failed in a way that another may mend."""
+    """The attempt failed in a way that another may mend; `is_of_part` if only in a part."""
 
-    def __init__(self, error: ProtocolError, *, is_of_controller: bool = False) -> None:
+    def __init__(
+        self, error: ProtocolError, *, is_of_controller: bool = False, is_of_part: bool = False
+    ) -> None:
         super().__init__(str(error))
         self.error = error
         self.is_of_controller = is_of_controller
+        self.is_of_part = is_of_part
 
 
 @dataclass(eq=False)
@@ -108,6 +111,10 @@ class Operations:
         """A new attempt: what was told before counts no more."""
         self._cluster.answers = _Answers()
 
+    def settle(self) -> None:
+        """There is no time for another attempt: what was told counts, with its errors."""
+        self._cluster.is_settled = True
+
     def attempt(self, operation: Callable[[ClusterClient], T]) -> T:
         """Run it from its beginning. Raises `Needed`, `Again`, and what it raises."""
         for told in self._cluster.answers.told:
@@ -124,6 +131,7 @@ class _RecordedCluster(ClusterClient):
         super().__init__(bootstrap, settings)
         self.router = router
         self.answers = _Answers()
+        self.is_settled = False
 
     def refresh(self, topics: Any = (), *, may_create: bool = False) -> ClusterView:
         names = None if topics is None else tuple(sorted(set(topics)))
@@ -157,6 +165,14 @@ class _RecordedCluster(ClusterClient):
             if prepare is not None:
                 prepare()
             raise Again(error) from error
+
+    def retry_parts(
+        self, attempt: Callable[[], Iterable[ProtocolError]], prepare: Callable[[], None]
+    ) -> None:
+        failed = [each for each in attempt() if is_worth_retrying(each)]
+        if failed and not self.is_settled:
+            prepare()
+            raise Again(failed[0], is_of_part=True)
 
     def retry_on_controller(self, attempt: Callable[[Connection], T]) -> T:
         try:

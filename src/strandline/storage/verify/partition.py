@@ -118,9 +118,10 @@ class _Audit:
                 )
         for walk in walks:
             if walk.ended_early and walk.replica.high_watermark is not None:
+                # The same words for each partition, so that they can be shown together.
                 self._notes.append(
-                    f"Broker {walk.replica.broker} was not stopped cleanly: of its replica only "
-                    f"what lies below the high watermark {walk.replica.high_watermark} was judged."
+                    f"Broker {walk.replica.broker} is running, or was not stopped cleanly: of its "
+                    "replica only what lies below the checkpointed high watermark was judged."
                 )
         findings = [*self._shared.listed]
         for walk in walks:

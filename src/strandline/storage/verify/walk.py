@@ -84,11 +84,12 @@ class Walk:
     def facts(self) -> Iterator[Fact]:
         """The batches; findings are made on the way."""
         bases = [segment.base_offset for segment in self._segments]
-        for segment, following in zip(self._segments, [*bases[1:], None], strict=True):
+        for at, segment in enumerate(self._segments):
+            following = bases[at + 1] if at + 1 < len(bases) else None
             if following is not None and following <= self.first_offset:
                 continue  # wholly below the log's start: its deletion may be half done
             if self.next_offset >= self._judged_to:
-                self.ended_early = True
+                self.ended_early = any(map(self._has_something, self._segments[at:]))
                 self._epochs.finish()
                 return
             yield from self._segment(segment, following)
@@ -104,6 +105,13 @@ class Walk:
                 offset=self.next_offset,
                 end_offset=self._high_watermark,
             )
+
+    def _has_something(self, segment: SegmentFiles) -> bool:
+        file = self._files.open(segment.path)
+        try:
+            return not is_unwritten(file, 0)
+        finally:
+            file.close()
 
     def _segment(self, segment: SegmentFiles, following: int | None) -> Iterator[Fact]:
         is_closed = following is not None
