@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, unquote
 
 import pytest
+from pyiceberg.table import StaticTable
 
 from strandline.errors import InvalidSetting
 from strandline.lakehouse.deadletters.listing import list_letters
@@ -17,7 +20,7 @@ from strandline.lakehouse.deadletters.replaying import replay
 from strandline.lakehouse.tables.definition import DEAD_LETTERS, LATE, TableSpec
 from strandline.lakehouse.tables.names import FIRST
 from strandline.lakehouse.tables.spec import load_spec
-from strandline.lakehouse.tables.store import open_store
+from strandline.lakehouse.tables.store import drop_table, open_store
 from strandline.types import TopicPartition
 from tests.upgrade import old_tables
 from tests.upgrade.releases import RELEASES, SOURCES, missing, unpack
@@ -79,6 +82,68 @@ def test_a_table_goes_on_under_its_names_and_back(
     assert replay(store) == (0, 3)
     assert store.dataset().count_rows() == len(rows)
     assert FIRST.offset_end in store.dataset(DEAD_LETTERS).schema.names
+
+
+ESCAPED = quote("my läke (1)")
+"""What a URI makes of the name of a directory; so the earlier release called it."""
+
+
+def by_pyiceberg(directory: Path) -> list[int]:
+    """The offsets of the rows, by a reader that takes paths as they are."""
+    newest = max((directory / "metadata").glob("*.metadata.json"))
+    rows = StaticTable.from_metadata(str(newest)).scan(selected_fields=("_offset",)).to_arrow()
+    return sorted(rows.column("_offset").to_pylist())
+
+
+@pytest.mark.parametrize("mode", ["append", "upsert"])
+def test_an_iceberg_table_is_led_out_of_a_directory_of_an_escaped_name(
+    earlier: Path, tmp_path: Path, mode: str
+) -> None:
+    """The earlier release laid metadata there, and gave all files addresses there."""
+    directory = tmp_path / unquote(ESCAPED) / "t"
+    metadata = tmp_path / ESCAPED / "t" / "data" / "metadata"
+    write(earlier, directory, "iceberg", mode, 0)
+    before = set(metadata.iterdir())
+    assert before, "there it lies"
+    assert not (directory / "data" / "metadata").exists()
+    store = open_store(load_spec(directory))
+    assert store.dataset().count_rows() == (4 if mode == "append" else 3)
+    [first] = store.snapshot_at(None).history(None)
+
+    def offsets(rows: list[dict[str, int]]) -> list[int]:
+        return sorted(row["_offset"] for row in rows)
+
+    rows = write(SOURCES, directory, "iceberg", mode, BATCH)
+    assert by_pyiceberg(directory / "data") == offsets(rows)
+    assert {file.path.parent for file in store.files()} == {store.spec.directory()}
+    assert store.dataset().count_rows() == len(rows)
+    assert store.dataset(DEAD_LETTERS).count_rows() == 2
+    assert len(store.snapshot_at(first.version).files()) > 0, "an older snapshot can be read"
+    assert set(metadata.iterdir()) <= before, "nothing new comes there"
+
+    rows = write(earlier, directory, "iceberg", mode, 2 * BATCH)
+    assert write(SOURCES, directory, "iceberg", mode, 3 * BATCH) != rows
+    store.compact(min_files=2)
+    assert store.upgrade() > 0
+    store = open_store(load_spec(directory))
+    assert store.dataset().count_rows() == len(store.dataset().to_table()) > 0
+
+
+def test_metadata_at_an_escaped_address_goes_when_nothing_names_it(
+    earlier: Path, tmp_path: Path
+) -> None:
+    directory = tmp_path / unquote(ESCAPED) / "t"
+    metadata = tmp_path / ESCAPED / "t" / "data" / "metadata"
+    write(earlier, directory, "iceberg", "append", 0)
+    write(SOURCES, directory, "iceberg", "append", BATCH)
+    named = set(metadata.glob("*.avro"))
+    left = metadata / f"left-{min(named).name}"
+    shutil.copy(min(named), left)
+    store = open_store(load_spec(directory))
+    assert store.vacuum(now_ms=2**42, older_than_ms=0) == [str(left)]
+    assert set(metadata.glob("*.avro")) == named, "the older snapshot needs them"
+    drop_table(store.spec)
+    assert not [each for each in tmp_path.rglob("*") if each.is_file()]
 
 
 def test_a_table_that_is_made_now_is_refused_by_the_earlier_release(

@@ -53,7 +53,11 @@ class Table:
 
     @classmethod
     def create(cls, spec: TableSpec) -> Self:
-        """Define a table: write its definition to `spec.location`. Raises `TableExists`."""
+        """Define a table: write its definition to `spec.location`.
+
+        Raises `TableExists`, and `InvalidSetting` for a schema that gives no table, or not the
+        columns that the definition is about.
+        """
         save_spec(spec)
         return cls(spec)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -130,3 +131,30 @@ def test_what_is_dropped_is_no_row_of_its_key(make_table: MakeTable) -> None:
     assert table.rows("kafka_key", "n") == [(b"b", 5)]
     report = table.verify()
     assert report.is_good, report
+
+
+def test_times_are_those_of_utc_in_whatever_session(make_table: MakeTable) -> None:
+    """A program's session has the zone of its machine, and keeps it and its views. A letter that
+    is replayed goes the same way."""
+    zone = "spark.sql.session.timeZone"
+    table = make_table(
+        select="select {place}, hour(at) as hour, cast(at as date) as day, name, "
+        "unix_seconds(cast(text as timestamp)) as text from batch cross join names",
+        columns={"at": "timestamp", "n": "long"},
+    )
+    before = table.spark.conf.get(zone)
+    table.spark.conf.set(zone, "Asia/Kolkata")
+    try:
+        names = table.spark.createDataFrame([("seen",)], "name string")
+        names.createOrReplaceTempView("names")
+        record = {"at": at(20), "text": "1970-01-01 00:00:01"}
+        table.produce([(None, {**record, "n": 1}), (None, {**record, "n": 1.5})])
+        table.run()
+        mended = replace(table.spec, columns={"at": "timestamp", "n": "double"})
+        assert replay_through(open_store(mended)).replayed == 1
+        assert table.spark.conf.get(zone) == "Asia/Kolkata"
+    finally:
+        table.spark.catalog.dropTempView("names")
+        table.spark.conf.set(zone, before)
+    row = (20, datetime.date(2026, 3, 1), "seen", 1)
+    assert table.rows("hour", "day", "name", "text") == [row, row]

@@ -14,7 +14,7 @@ from strandline.cli.main import cli
 from strandline.errors import InvalidSetting
 from strandline.lakehouse.results.errors import UnfitRows
 from strandline.lakehouse.tables.definition import TableSpec
-from strandline.lakehouse.tables.errors import TableMissing
+from strandline.lakehouse.tables.errors import TableError, TableMissing
 from strandline.lakehouse.tables.spec import save_spec
 from tests.lakehouse.results.result_world import ResultWorld, Schema
 
@@ -107,6 +107,7 @@ def test_a_table_that_keeps_its_columns(options: dict[str, str]) -> None:
         ),
         ({"city": pa.string(), "City": pa.string()}, "differs from column 'City' in case only"),
         ({"city": pa.string(), "x": pa.duration("us")}, "x has the type"),
+        ({"city": pa.string(), "x": pa.list_(pa.struct([]))}, r"x\[\] is a struct without fields"),
         ({"n": pa.int32()}, "keys names city, and the rows have no such column: they have n"),
         ({"city": pa.list_(pa.string())}, "keys names city: lists and maps are no keys"),
     ],
@@ -116,6 +117,31 @@ def test_rows_that_no_table_has(tmp_path: Path, schema: Schema, sentence: str) -
     with pytest.raises(UnfitRows, match=sentence):
         world.task([], schema=schema)
     assert not (tmp_path / "t").exists(), "nothing is made for rows that do not fit"
+
+
+FAR_DAY = 3_000_000
+"""Since 1970, in the year 10183."""
+
+
+@pytest.mark.parametrize(
+    ("kind", "unit"), [(pa.timestamp("us", "UTC"), 86_400_000_000), (pa.date32(), 1)]
+)
+def test_a_time_that_cannot_divide_a_table_is_refused(
+    options: dict[str, str], kind: pa.DataType, unit: int
+) -> None:
+    """It ended a query with an OverflowError of a library's; a transform of it divides well."""
+    schema = {"n": pa.int64(), "at": kind}
+    held, far = (1, 20_000 * unit), (2, FAR_DAY * unit)
+    world = ResultWorld(**options, partition_by="at")
+    world.batch("q", 0, [held], schema=schema)
+    with pytest.raises(TableError, match=r"at itself divides .* years 1 to 9999.*day\(at\)"):
+        world.batch("q", 1, [held, far, held], schema=schema)
+    assert [row[0] for row in world.rows()] == [1]
+    assert world.files() == 1, "nothing is left"
+    world.batch("q", 1, [(3, None)], schema=schema)
+    by_day = ResultWorld(**{**options, "path": "by_day"}, partition_by="day(at)")
+    by_day.batch("q", 0, [held, far], schema=schema)
+    assert by_day.store.dataset().count_rows() == 2
 
 
 @pytest.mark.parametrize(

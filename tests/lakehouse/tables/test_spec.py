@@ -56,6 +56,90 @@ def test_no_table_is_made_in_a_path_that_readers_take_for_another(
     assert not (tmp_path / name).exists()
 
 
+DATED = {"type": "object", "properties": {"at": {"type": "string", "format": "date-time"}}}
+OTHERS = {
+    "d": {"type": "string", "format": "date"},
+    "s": {"type": "string"},
+    "n": {"type": "number"},
+}
+JSON = json.dumps({"type": "object", "properties": {**DATED["properties"], **OTHERS}})
+AVRO = json.dumps(
+    {
+        "type": "record",
+        "name": "R",
+        "fields": [
+            {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+            {"name": "o", "type": "bytes"},
+        ],
+    }
+)
+WITH_A_SCHEMA: list[tuple[dict[str, Any], str, str]] = [
+    ({"partition_by": parse_partitioning("day(gone)")}, "partition_by", "has no such column"),
+    ({"partition_by": parse_partitioning("n")}, "partition_by", "cannot be made of column n"),
+    ({"partition_by": parse_partitioning("hour(d)")}, "partition_by", "cannot be made of column d"),
+    ({"event_time": "s"}, "event_time", "s is string in the schema, and an event time is"),
+    ({"event_time": "d"}, "event_time", r"d is date in the schema, .* in columns \(d:date\)"),
+    ({"columns": {"s": "long"}}, "columns", "s is string in the schema and long in the definition"),
+    ({"event_time": "s", "columns": {"s": "string"}}, "event_time", "expected a timestamp"),
+    ({"schema": '{"properties": {"x": {"type": ["string", "integer"]}}}'}, "schema", "of x does"),
+]
+
+
+@pytest.mark.parametrize(("change", "field", "sentence"), WITH_A_SCHEMA)
+def test_what_does_not_go_with_the_schema_is_refused_when_the_table_is_made(
+    tmp_path: Path, change: dict[str, Any], field: str, sentence: str
+) -> None:
+    """It was the first run that failed, with a trace or again and again."""
+    spec = TableSpec(**{**SMALL, "location": str(tmp_path / "t"), "schema": JSON, **change})
+    with pytest.raises(InvalidSetting, match=sentence) as caught:
+        save_spec(spec)
+    assert caught.value.name == field
+    assert not (tmp_path / "t").exists()
+
+
+@pytest.mark.parametrize(
+    ("kind", "sentence"),
+    [
+        ('{"type": "int", "logicalType": "time-millis"}', "o is a time-millis, which no column"),
+        ('["long", "string"]', "o is a union of several types"),
+        ('["null", "R"]', "o has type 'R', which no column can hold"),
+        ('{"type": "record", "name": "O", "fields": []}', "o is a record without fields"),
+        (
+            '{"type": "map", "values": ["null", {"type": "record", "name": "O", "fields": []}]}',
+            "o{",
+        ),
+    ],
+)
+def test_an_avro_schema_that_gives_no_table_is_refused_when_it_is_made(
+    tmp_path: Path, kind: str, sentence: str
+) -> None:
+    schema = AVRO.replace('"bytes"', kind)
+    place = {"location": str(tmp_path / "t"), "value_format": "avro", "schema": schema}
+    with pytest.raises(InvalidSetting, match=sentence) as caught:
+        save_spec(TableSpec(**{**SMALL, **place}))
+    assert caught.value.name == "schema"
+    assert not (tmp_path / "t").exists()
+
+
+def test_a_table_with_a_schema_is_divided_and_dated_by_its_columns(tmp_path: Path) -> None:
+    spec = TableSpec(
+        **{**SMALL, "location": str(tmp_path / "t")},
+        schema=JSON,
+        columns={"d": "date"},
+        event_time="d",
+        partition_by=parse_partitioning("day(at), truncate(2, s), bucket(2, kafka_offset)"),
+    )
+    save_spec(spec)
+    assert load_spec(spec.location) == spec
+
+
+def test_a_key_whose_type_comes_with_it_divides_no_table() -> None:
+    """The sentence once named a column that could not be given."""
+    division = parse_partitioning("bucket(4, kafka_key_value)")
+    with pytest.raises(InvalidSetting, match=r"bucket\(16, kafka_key\) with keep_key"):
+        TableSpec(**SMALL, key_format="json", partition_by=division)
+
+
 def test_a_definition_that_was_moved_knows_where_it_is(tmp_path: Path) -> None:
     spec = full(str(tmp_path / "flights"))
     save_spec(spec)

@@ -16,6 +16,7 @@ from strandline.errors import InvalidSetting
 from strandline.lakehouse.pipeline.errors import TransformFailed
 from strandline.lakehouse.pipeline.target import Target, batch_writer
 from strandline.lakehouse.tables.definition import DROPPED, parse_partitioning
+from strandline.lakehouse.tables.errors import TableError
 from strandline.lakehouse.tables.identity import BatchIdentity, OffsetRange
 from strandline.lakehouse.tables.spec import load_spec, save_spec
 from strandline.lakehouse.tables.written import TaskWrite
@@ -55,7 +56,9 @@ def failing(number: int) -> int:
 REFUSED: list[tuple[Transforming, str]] = [
     (lambda batch: batch.where("nothing > 1"), "cannot be carried out: .*nothing"),
     (lambda batch: batch.drop("kafka_offset"), "gives no column kafka_offset: every row must"),
-    (lambda batch: batch.select("*", "city"), "gives two columns city"),
+    (lambda batch: batch.select("*", "city"), r"gives two columns city\."),
+    (lambda batch: batch.select("*", "id"), r"gives two columns id, .* take \* except\(id\)\."),
+    (lambda batch: batch.withColumn("x", f.array(f.struct())), r"x\[\] as struct<>, which no"),
     (lambda batch: 1 / 0, "raised ZeroDivisionError: division by zero"),
     (lambda batch: [batch], "gives list in place of a DataFrame"),
     (lambda batch: batch.withColumn("kafka_offset", f.col("kafka_offset") + 9), "offset 10 of "),
@@ -76,7 +79,7 @@ def test_what_a_transform_may_not_do_leaves_nothing_behind(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     """Each is refused with a sentence that names it; a dead letter of the batch goes as well."""
-    table = Passing(tmp_path / "t", transform="m:f")
+    table = Passing(tmp_path / "t", transform="m:f", columns={"id": "long"})
     assert table.passed(spark, [{"id": 9, "city": "?"}], lambda batch: batch).rows == 1
     state = table.store.state()
     files = sorted(tmp_path.rglob("*.parquet"))
@@ -102,6 +105,20 @@ def test_only_what_comes_out_is_not_called_like_the_tables_division(
     done = table.passed(spark, values, lambda batch: batch.withColumnRenamed("id_bucket", "b"))
     assert (done.rows, done.dead_letters) == (1, 0)
     assert table.rows()[0]["b"] == "mine"
+
+
+def test_a_time_that_cannot_divide_the_table_ends_the_batch_with_a_sentence(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    division = {"columns": {"at": "timestamp"}, "partition_by": parse_partitioning("at")}
+    table = Passing(tmp_path / "t", transform="m:f", **division)
+
+    def far(batch: DataFrame) -> DataFrame:
+        return batch.withColumn("at", f.expr("timestamp_seconds(316516204800L)"))
+
+    with pytest.raises(TableError, match="at itself divides the table and has a time beyond"):
+        table.passed(spark, VALUES, far)
+    assert table.passed(spark, VALUES, lambda batch: batch).rows == 3
 
 
 def test_columns_are_those_of_the_transform(spark: SparkSession, tmp_path: Path) -> None:

@@ -52,6 +52,23 @@ def table_of(tmp_path: Path, registry: LittleRegistry, **fields: Any) -> TableWo
 # -- Avro --------------------------------------------------------------------------------------
 
 
+def test_a_version_with_a_record_without_fields_does_not_stop_the_table(
+    tmp_path: Path, registry: LittleRegistry
+) -> None:
+    """Parquet has no column for it, and each attempt to write the batch failed."""
+    table = table_of(tmp_path, registry)
+    empty = {"name": "Mark", "type": "record", "fields": []}
+    marked = with_fields({"name": "mark", "type": ["null", empty]})
+    registry.register(1, ORDER)
+    registry.register(2, marked)
+    first, second = {"id": 1, "old": "a"}, {"id": 2, "mark": {}}
+    table.batch("q", 0, [framed(1, avro(ORDER, first)), framed(2, avro(marked, second))])
+    assert [row["id"] for row in table.rows()] == [1]
+    [letter] = list_letters(table.store)
+    assert (letter.offset, letter.error_class) == (1, "UnknownSchema")
+    assert "shop.Order.mark is a record without fields" in letter.error
+
+
 def test_each_record_is_read_with_its_own_schema(tmp_path: Path, registry: LittleRegistry) -> None:
     """A version adds a field and drops another; one changes a type: what the column cannot hold is
     a dead letter. All in one batch, and again for a task that begins with the last version."""

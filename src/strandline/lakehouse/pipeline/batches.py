@@ -29,6 +29,7 @@ from strandline.lakehouse.tables.identity import BatchIdentity, OffsetRange
 from strandline.lakehouse.tables.store import TableStore
 from strandline.lakehouse.tables.written import TaskWrite
 from strandline.lakehouse.transforming.given import Transform
+from strandline.lakehouse.transforming.utc_session import in_utc
 from strandline.lakehouse.transforming.writing import Passage
 from strandline.types import TopicPartition
 
@@ -125,7 +126,7 @@ class Batches:
         if context.transform is None:
             return write(target)
         # A stream's own session: what a select calls `batch` is so for this query alone.
-        return Passage(session, context.spec, context.transform).writer(write)(target)
+        return Passage(in_utc(session), context.spec, context.transform).writer(write)(target)
 
 
 def committed_event(

@@ -44,6 +44,7 @@ from strandline.lakehouse.spark_errors import OF_SPARK, cause_of
 from strandline.lakehouse.tables.errors import TableError
 from strandline.lakehouse.tables.identity import OffsetRange
 from strandline.lakehouse.tables.store import TableStore, open_store
+from strandline.lakehouse.transforming.utc_session import copy_in_utc
 from strandline.lakehouse.transforming.writing import Passage
 from strandline.lakehouse.values.registered import client_of
 from strandline.schemas.errors import RegistryDown
@@ -215,7 +216,7 @@ class Runner:
         context = self._context
         through = None
         if context.transform is not None:
-            through = Passage(context.spark, context.spec, context.transform).write
+            through = Passage(copy_in_utc(context.spark), context.spec, context.transform).write
         return Healer(self._store_beside(), self._tell, through)
 
     def _store_beside(self) -> TableStore:

@@ -25,9 +25,10 @@ from strandline.lakehouse.rebuild.selection import batches
 from strandline.lakehouse.tables.definition import TableSpec
 from strandline.lakehouse.tables.errors import TableExists, TableMissing
 from strandline.lakehouse.tables.identity import BatchIdentity, OffsetRange
-from strandline.lakehouse.tables.spec import load_spec, save_spec
+from strandline.lakehouse.tables.spec import load_spec, write_spec
 from strandline.lakehouse.tables.store import TableStore, drop_table, open_store
 from strandline.lakehouse.transforming.given import transform_of
+from strandline.lakehouse.transforming.utc_session import copy_in_utc
 from strandline.lakehouse.transforming.writing import Passage
 
 SUFFIX: Final = "__rebuild"
@@ -51,7 +52,7 @@ def rebuild(
     """
     spec = rebuilt_spec(live)
     _clear(spec)
-    save_spec(spec)
+    write_spec(spec)
     stores.replace_text(spec.place / _MARK, json.dumps([list(each) for each in ranges]))
     store = open_store(spec, create=True)
     query_id = str(uuid4())
@@ -59,10 +60,11 @@ def rebuild(
     done = 0
     transform = transform_of(live)
     through = "" if transform is None else transform.label
+    passage = None if transform is None else Passage(copy_in_utc(spark), spec, transform)
     for number, batch in enumerate(batches(ranges, rows_per_commit)):
         write: Write = partial(write_ranges, spark, [to_read(each) for each in batch], settings)
-        if transform is not None:
-            write = Passage(spark, spec, transform).writer(write)
+        if passage is not None:
+            write = passage.writer(write)
         commit_batch(spec, store, BatchIdentity(query_id, number, batch, through=through), write)
         done += sum(each.end - each.start for each in batch)
         tell(done, total)

@@ -125,6 +125,8 @@ def _stored(name: str, kind: pa.DataType) -> pa.DataType:
     if types.is_binary(kind) or types.is_large_binary(kind):
         return pa.binary()
     if types.is_struct(kind):
+        if not kind.num_fields:
+            raise UnfitRows(f"Column {name} is a struct without fields, which no table holds.")
         _check_names(f"{name}.", [field.name for field in kind])
         return pa.struct(
             [pa.field(each.name, _stored(f"{name}.{each.name}", each.type)) for each in kind]

@@ -24,6 +24,8 @@ from strandline.lakehouse.tables import marks
 from strandline.lakehouse.tables.backend import Change, Conflict, DataFile, Snapshot
 from strandline.lakehouse.tables.caring import care_for
 from strandline.lakehouse.tables.committing import COMMITTED, REPLAYED, CommitResult
+from strandline.lakehouse.tables.definition import partitioning
+from strandline.lakehouse.tables.dividing import check_divided
 from strandline.lakehouse.tables.errors import BadTable, FencedWriter, SchemaMoved, TableError
 from strandline.lakehouse.tables.files import remove_files
 from strandline.lakehouse.tables.history import (
@@ -104,6 +106,7 @@ class ResultCommitter:
     def _attempts(self, batch: Batch, writes: Sequence[TaskWrite]) -> CommitResult:
         beside = {side: self._spec.directory(side) for side in SIDES}
         check_writes(writes, self._spec.directory(), beside)
+        check_divided((one for each in writes for one in each.files), partitioning(self._spec))
         for _ in range(_ATTEMPTS):
             snapshot = self._backend.load()
             if batch.query_id and self._is_known(snapshot, batch):

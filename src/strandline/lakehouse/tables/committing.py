@@ -18,7 +18,8 @@ from typing import Final, NamedTuple
 from strandline.lakehouse.deadletters.letters import lost as lost_letters
 from strandline.lakehouse.tables import marks
 from strandline.lakehouse.tables.backend import Backend, Change, Conflict, DataFile, Snapshot
-from strandline.lakehouse.tables.definition import DEAD_LETTERS, TableSpec
+from strandline.lakehouse.tables.definition import DEAD_LETTERS, TableSpec, partitioning
+from strandline.lakehouse.tables.dividing import check_divided
 from strandline.lakehouse.tables.errors import FencedWriter, SchemaMoved
 from strandline.lakehouse.tables.files import PartitionedFiles, remove_files
 from strandline.lakehouse.tables.history import BATCH, LOSS, REPLAY, Counts, SideChange, describe
@@ -148,13 +149,15 @@ class Committer:
         raise FencedWriter(f"The table {self._spec.name} is changed all the time by others.")
 
     def propose(self, snapshot: Snapshot, proposal: Proposal) -> CommitResult:
-        """Try one commit on `snapshot`; raises Conflict, SchemaMoved, FilesMissing, StoreTrouble.
+        """Try one commit on `snapshot`; raises Conflict, TableError, StoreTrouble.
 
         After the last of these the commit may have been made, and all of its files stay.
         """
         directory = self._spec.directory()
         beside = {side: self._spec.directory(side) for side in SIDES}
         check_writes(proposal.writes, directory, beside)
+        late = [file for each in proposal.writes for file in each.late]
+        check_divided((*proposal.files, *late), partitioning(self._spec))
         snapshot = self._with_columns(snapshot, proposal)
         sequence = (snapshot.mark(marks.SEQUENCE) or 0) + 1
         adds: Sequence[WrittenFile] = proposal.files

@@ -360,6 +360,12 @@ def partition_source(spec: TableSpec, transform: Transform) -> pa.DataType | Non
         if column in own:
             return own[column]
         raise InvalidSetting("partition_by", f"Partitioning by {column} needs keep_key.")
+    if column == KEY_VALUE and spec.key_format != "none":
+        raise InvalidSetting(
+            "partition_by",
+            f"The type of {column} is not known before the first key: divide the table by "
+            f"bucket(16, {spec.names.key}) with keep_key.",
+        )
     kind = spec.known_columns().get(column)
     if kind is None and spec.schema is None and not spec.schemas:
         raise InvalidSetting(

@@ -56,9 +56,15 @@ from strandline.lakehouse.tables.backend import (
 from strandline.lakehouse.tables.catalog_errors import CATALOG_ERRORS, trouble
 from strandline.lakehouse.tables.catalogs import CatalogEntry
 from strandline.lakehouse.tables.errors import BadTable, TableExists, TableMissing
+from strandline.lakehouse.tables.iceberg_escaped import (
+    at_its_place,
+    escaped_metadata,
+    lead,
+    readdress,
+)
 from strandline.lakehouse.tables.iceberg_schema import retype, statistics_of, words_of
 from strandline.lakehouse.tables.iceberg_transaction import CommitTransaction
-from strandline.lakehouse.tables.iceberg_upkeep import METADATA, bounds_of, superfluous
+from strandline.lakehouse.tables.iceberg_upkeep import METADATA, bounds_of, superfluous, unnamed
 from strandline.lakehouse.tables.names import OwnNames
 from strandline.lakehouse.tables.removals import old_files
 from strandline.lakehouse.tables.transforms import Transform, partition_names
@@ -164,7 +170,6 @@ class IcebergBackend:
         self._directory = directory
         self._transforms = transforms
         self._entry = catalog
-        self._metadata = directory / "metadata"
 
     def exists(self) -> bool:
         """As `Backend.exists`."""
@@ -208,6 +213,8 @@ class IcebergBackend:
 
     def drop(self) -> None:
         """As `Backend.drop`."""
+        for each in escaped_metadata(self._directory).values():
+            stores.remove(each.location)
         if self._entry.is_own:
             return  # its file goes with the directory
         with suppress(TableMissing), self._readable():
@@ -272,17 +279,24 @@ class IcebergBackend:
         begin: Callable[[Transaction], None] = lambda _: None,
     ) -> int:
         summary = {METADATA: json.dumps(change.metadata)}
-        with self._committing(), CommitTransaction(own.table) as transaction:
+        table = at_its_place(own.table, self._directory)
+        moves = table is not own.table
+        with self._committing(), CommitTransaction(table) as transaction:
+            if moves:
+                lead(transaction, self._directory)
             begin(transaction)
             metadata = transaction.table_metadata
             columns = metadata.schema()
             update = transaction.update_snapshot(snapshot_properties=summary)
-            producer: Any = update.overwrite() if change.removes else update.merge_append()
+            replaces = moves or change.removes
+            producer: Any = update.overwrite() if replaces else update.merge_append()
             with producer as files:
                 for added in change.adds:
                     files.append_data_file(self._describe(metadata, columns, added))
                 for removed in change.removes:
                     files.delete_data_file(own.own_files[removed.path])
+                if moves:
+                    readdress(files, own.own_files, change.removes)
             transaction.set_properties({name: str(number) for name, number in change.marks.items()})
         return own.version + 1
 
@@ -302,19 +316,7 @@ class IcebergBackend:
 
     def orphans(self, snapshot: Snapshot, *, before_ms: int) -> list[Location]:
         """As `Backend.orphans`: no snapshot that is kept names them."""
-        table = _own(snapshot).table
-        named = {
-            Location.parse(item) for item in table.inspect.all_files()["file_path"].to_pylist()
-        }
-        for item in table.metadata.snapshots:
-            named.add(Location.parse(item.manifest_list))
-            named |= {Location.parse(part.manifest_path) for part in item.manifests(table.io)}
-        found = [
-            each
-            for directory, suffix in ((self._directory, ".parquet"), (self._metadata, ".avro"))
-            for each in stores.listed(directory)
-            if each.location.name.endswith(suffix) and each.location not in named
-        ]
+        found = unnamed(_own(snapshot).table, self._directory)
         return old_files(found, self._directory, before_ms=before_ms)
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""What keeps the metadata of an Iceberg table short, and what it says of files.
+"""What keeps the metadata of an Iceberg table short, what it says of files, and of which nothing.
 
 Theory: the metadata names every snapshot and holds every mark, and is written with each commit. The
 newest snapshots stay, as many as the history has or as are young enough. Each run of a table is a
@@ -15,12 +15,17 @@ from typing import Any, Final, NamedTuple
 
 from pyiceberg.conversions import from_bytes
 from pyiceberg.manifest import DataFile
+from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import NestedField, PrimitiveType
 from pyiceberg.utils.datetime import days_to_date
 
+from strandline.lakehouse.locations import stores
+from strandline.lakehouse.locations.location import Location
+from strandline.lakehouse.locations.stores import Entry
 from strandline.lakehouse.tables.backend import Bounds, number_of
+from strandline.lakehouse.tables.iceberg_escaped import escaped_metadata
 
 METADATA: Final = "strandline"
 SNAPSHOTS_KEPT: Final = 100
@@ -56,6 +61,23 @@ def superfluous(metadata: TableMetadata, *, now_ms: int, keep_ms: int | None) ->
         if name not in needed and (name in known or _UUID.fullmatch(name))
     ]
     return Superfluous([each.snapshot_id for each in old], marks)
+
+
+def unnamed(table: Table, directory: Location) -> list[Entry]:
+    """The files of the table in `directory` that no snapshot names."""
+    texts: set[str] = set(table.inspect.all_files()["file_path"].to_pylist())
+    for item in table.metadata.snapshots:
+        texts.add(item.manifest_list)
+        texts |= {part.manifest_path for part in item.manifests(table.io)}
+    named = {Location.parse(text) for text in texts}
+    found = [
+        each
+        for place, suffix in ((directory, ".parquet"), (directory / "metadata", ".avro"))
+        for each in stores.listed(place)
+        if each.location.name.endswith(suffix) and each.location not in named
+    ]
+    escaped = escaped_metadata(directory).items()
+    return found + [each for text, each in escaped if text.endswith(".avro") and text not in texts]
 
 
 def bounds_of(file: DataFile, field: NestedField) -> Bounds:

@@ -29,15 +29,27 @@ __all__ = [
     "parse_partitioning",
     "replace_spec",
     "save_spec",
+    "write_spec",
 ]
 
 
 def save_spec(spec: TableSpec) -> Location:
-    """Write the definition into the table's directory; raises TableExists if one is there.
+    """Write the definition of a new table into its directory; raises TableExists if one is there.
 
-    Raises InvalidSetting for a directory whose path readers of tables would not understand.
+    Raises InvalidSetting for a directory whose path readers of tables would not understand, and
+    for a schema that gives no table, or not the columns that the definition is about.
     """
     spec.place.check_clear()
+    if not spec.is_of_queries:
+        # Only makers of tables need to read schemas, whose libraries take time to import.
+        from strandline.lakehouse.values.making import check_columns
+
+        check_columns(spec)
+    return write_spec(spec)
+
+
+def write_spec(spec: TableSpec) -> Location:
+    """As `save_spec`, of a table whose definition another one of today has already."""
     path = spec.place / SPEC_FILE
     try:
         stores.create_text(path, spec.to_json())

@@ -141,8 +141,9 @@ class Transform:
         if self.kind is TransformKind.IDENTITY and pa.types.is_date32(source):
             return (_EPOCH + datetime.timedelta(days=value)).isoformat()
         if self.kind is TransformKind.IDENTITY and pa.types.is_timestamp(source):
+            # As Delta's own writer: to Spark, a time without its zone is one of the session's.
             moment = (_EPOCH_TIME + value * _MICROSECOND).replace(tzinfo=None)
-            return moment.isoformat(sep=" ", timespec="microseconds")
+            return f"{moment.isoformat(timespec='microseconds')}Z"
         return str(value)
 
     def from_shown(self, value: object) -> PartitionValue:

@@ -52,6 +52,11 @@ def parse_type(column: str, word: str) -> pa.DataType:
     return found
 
 
+def word_of(kind: pa.DataType) -> str:
+    """What a definition calls a type; Arrow's text for one that it cannot name."""
+    return next((word for word, found in WORDS.items() if found.equals(kind)), str(kind))
+
+
 def name_fault(
     name: str, others: Iterable[str], reserved: Collection[str] = frozenset()
 ) -> str | None:

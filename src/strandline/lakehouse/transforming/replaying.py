@@ -24,8 +24,9 @@ def replay_through(
     if transform is None:
         return replay(store, wanted)
     from strandline.lakehouse.pipeline.parts_in_spark import carrier_of
+    from strandline.lakehouse.transforming.utc_session import copy_in_utc
     from strandline.lakehouse.transforming.writing import Passage
 
     with one_session(f"table replay {store.spec.name}", spark or SparkOptions()) as session:
         store.carry_out_by(carrier_of(session))
-        return replay(store, wanted, Passage(session, store.spec, transform).write)
+        return replay(store, wanted, Passage(copy_in_utc(session), store.spec, transform).write)

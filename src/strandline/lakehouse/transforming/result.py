@@ -127,9 +127,13 @@ class Result:
                     f"({', '.join(own)})."
                 )
         twice = [name for name, times in Counter(names).items() if times > 1]
-        if twice:
-            raise self._failed(f"gives two columns {twice[0]}.")
         spec = self._spec
+        if twice:
+            name = twice[0]
+            own = f", one of them that of the values: take * except({name})"
+            raise self._failed(
+                f"gives two columns {name}{own if name in spec.known_columns() else ''}."
+            )
         rows = {spec.names.row} if spec.explode else set()
         reserved = spec.names.reserved | division_names(spec) | rows
         place = {each.name for each in own_columns(spec)}
@@ -183,7 +187,7 @@ class Result:
                     self._stored(f"{name}.key", kind.keyType),
                     self._stored(f"{name}.value", kind.valueType),
                 )
-            case StructType():
+            case StructType() if kind.fields:
                 parts = [
                     StructField(each.name, self._stored(f"{name}.{each.name}", each.dataType))
                     for each in kind

@@ -76,7 +76,8 @@ _OF_CODE: Final = (
 
 @dataclass(frozen=True)
 class Passage:
-    """The way of batches into one table, through a transform, in a session of Spark's."""
+    """The way of batches into one table, through a transform, in a session in UTC of its own
+    (`utc_session`)."""
 
     spark: SparkSession
     spec: TableSpec

@@ -180,6 +180,10 @@ def _type(path: str, schema: Any, named: Mapping[str, Any], within: tuple[str, .
         return _LOGICAL[logical]
     match schema["type"]:
         case "record":
+            if not schema["fields"]:
+                raise InvalidSetting(
+                    "schema", f"{path} is a record without fields: no column holds it."
+                )
             return pa.struct(_fields(schema, named, within))
         case "array":
             return list_of(_type(f"{path}[]", schema["items"], named, within))

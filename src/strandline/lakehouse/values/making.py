@@ -7,7 +7,13 @@ import pyarrow as pa
 
 from strandline.errors import InvalidSetting
 from strandline.lakehouse.tables.definition import TableSpec
-from strandline.lakehouse.tables.types import merge_schemas, name_fault
+from strandline.lakehouse.tables.types import (
+    NoCommonType,
+    merge_schemas,
+    merge_types,
+    name_fault,
+    word_of,
+)
 from strandline.lakehouse.values.decoding import Decoded, Decoder
 from strandline.lakehouse.values.json_forms import JsonForms
 from strandline.lakehouse.values.json_schema import read_json_schema
@@ -93,17 +99,34 @@ def table_columns(spec: TableSpec) -> pa.Schema:
     Those of a transform come with its first rows, but for what divides and dates them.
     """
     columns = given_columns(spec)
-    if not spec.is_transformed:
-        return columns
     needed = [transform.column for transform in spec.partition_by]
     for name in needed:
         if name not in columns.names and name not in spec.names.own:
             raise InvalidSetting(
                 "partition_by",
-                f"Partitioning by {name} needs its type before the first record: "
-                f"give it in columns, such as {name}:string.",
+                f"Partitioning by {name} needs its type before the first record, and the schema "
+                f"has no such column: give it in columns, such as {name}:string.",
             )
+    if not spec.is_transformed:
+        return columns
     return pa.schema([each for each in columns if each.name in (*needed, spec.event_time)])
+
+
+def check_columns(spec: TableSpec) -> None:
+    """That a table can be made as it is defined, and be divided and dated so.
+
+    Raises InvalidSetting, also when the library for its schema is not installed.
+    """
+    columns = {field.name: field.type for field in (*table_columns(spec), *spec.own_columns())}
+    for transform in spec.partition_by:
+        transform.result_type(columns[transform.column])
+    kind = columns.get(spec.event_time or "")
+    if kind is not None and not (pa.types.is_timestamp(kind) or pa.types.is_date32(kind)):
+        raise InvalidSetting(
+            "event_time",
+            f"event_time cannot be {spec.event_time}, which is {word_of(kind)}: expected a "
+            "timestamp or a date.",
+        )
 
 
 def _given_columns(spec: TableSpec) -> pa.Schema:
@@ -112,14 +135,40 @@ def _given_columns(spec: TableSpec) -> pa.Schema:
         case "json":
             if spec.schema is None:
                 return known
-            return merge_schemas(known, read_json_schema(spec.schema).columns)
+            found = read_json_schema(spec.schema).columns
+            _check_known(spec, known, found)
+            return merge_schemas(known, found)
         case "avro":
             from strandline.lakehouse.values.avro import avro_columns
 
-            return merge_schemas(avro_columns(spec), known)
+            found = avro_columns(spec)
+            _check_known(spec, known, found)
+            return merge_schemas(found, known)
         case "protobuf":
             from strandline.lakehouse.values.protobuf import protobuf_columns
 
-            return merge_schemas(protobuf_columns(spec), known)
+            found = protobuf_columns(spec)
+            _check_known(spec, known, found)
+            return merge_schemas(found, known)
         case _:
             return pa.schema([("value", pa.binary())])
+
+
+def _check_known(spec: TableSpec, known: pa.Schema, found: pa.Schema) -> None:
+    """That a schema gives columns the types that the definition does. Raises InvalidSetting."""
+    for field in known:
+        position = found.get_field_index(field.name)
+        if position < 0:
+            continue
+        kind = found.field(position).type
+        try:
+            merge_types(field.name, field.type, kind)
+        except NoCommonType:
+            name, said = field.name, word_of(field.type)
+            sentence = f"Column {name} is {word_of(kind)} in the schema"
+            if name == spec.event_time and name not in spec.columns:
+                dated = f": say so in columns ({name}:date)" if pa.types.is_date32(kind) else ""
+                raise InvalidSetting(
+                    "event_time", f"{sentence}, and an event time is a timestamp{dated}."
+                ) from None
+            raise InvalidSetting("columns", f"{sentence} and {said} in the definition.") from None
