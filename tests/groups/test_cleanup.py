@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from uuid import UUID
 
 import pytest
 
 from strandline.errors import ErrorCode
 from strandline.groups.offset_records import GroupRecord, decode_record
+from strandline.groups.requests import Token
 from strandline.groups.settings import GroupSettings
-from strandline.protocol.messages.delete_groups import DeleteGroupsRequest
+from strandline.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from strandline.types import TopicPartition
+from tests.groups.world import World
 
 CHECK_MS = 600_000
 RETENTION_MS = 7 * 24 * 3_600_000
 ORDERS_0 = TopicPartition("orders", 0)
 
 
-def live(world, members, generation, ms) -> None:
+def live(world: World, members: Iterable[str], generation: int, ms: int) -> None:
     """Let time pass with heartbeats."""
     for _ in range(ms // 9_000 + 1):
         for member in members:
@@ -27,7 +30,7 @@ def live(world, members, generation, ms) -> None:
 
 class TestExpiry:
     @pytest.fixture
-    def world(self, world_type):
+    def world(self, world_type: type[World]) -> World:
         """A world with a retention of one hour."""
         return world_type(GroupSettings(offsets_retention_ms=3_600_000))
 
@@ -36,7 +39,7 @@ class TestExpiry:
         assert settings.offsets_retention_ms == RETENTION_MS
         assert settings.offsets_retention_check_interval_ms == CHECK_MS
 
-    def test_simple_groups_expire_after_each_commit(self, world) -> None:
+    def test_simple_groups_expire_after_each_commit(self, world: World) -> None:
         world.commit((0, 5))
         world.advance(1_800_000)
         world.commit((1, 5))
@@ -47,7 +50,7 @@ class TestExpiry:
         assert world.state() is None
         assert world.fail_over(2).coordinator.overviews() == []
 
-    def test_managed_groups_expire_after_they_became_empty(self, world) -> None:
+    def test_managed_groups_expire_after_they_became_empty(self, world: World) -> None:
         [member], generation = world.stable_group()
         world.commit((0, 5), generation=generation, member_id=member)
         live(world, [member], generation, 4_200_000)
@@ -58,7 +61,7 @@ class TestExpiry:
         world.advance(1_200_000)
         assert world.state() is None
 
-    def test_topics_without_a_subscriber(self, world) -> None:
+    def test_topics_without_a_subscriber(self, world: World) -> None:
         world.commit((0, 5))
         world.commit((0, 5), topic="payments")
         [member], generation = world.stable_group()
@@ -67,7 +70,9 @@ class TestExpiry:
         assert world.state() == "Stable"
 
     @pytest.mark.parametrize("subscription", [b"", b"\0\0\0\0\0\1", b"\0\0\0\0\0\0\0\0\0\7x"])
-    def test_unreadable_subscriptions_protect_everything(self, world, subscription) -> None:
+    def test_unreadable_subscriptions_protect_everything(
+        self, world: World, subscription: bytes
+    ) -> None:
         world.commit((0, 5))
         protocols = [world.protocol("range", subscription)]
         [member], generation = world.stable_group(protocols=protocols)
@@ -75,25 +80,25 @@ class TestExpiry:
         assert world.offsets() == {ORDERS_0: 5}
         assert world.coordinator.overviews()[0].members[0].subscribed_topics == frozenset()
 
-    def test_members_of_other_kinds_protect_everything(self, world) -> None:
+    def test_members_of_other_kinds_protect_everything(self, world: World) -> None:
         world.commit((0, 5))
         [member], generation = world.stable_group(protocol_type="connect")
         live(world, [member], generation, 4_300_000)
         assert world.offsets() == {ORDERS_0: 5}
 
-    def test_a_retention_of_its_own(self, world) -> None:
+    def test_a_retention_of_its_own(self, world: World) -> None:
         world.commit((0, 5), retention_time_ms=60_000)
         world.commit((1, 5), retention_time_ms=10 * 3_600_000)
         world.advance(CHECK_MS)
         assert world.offsets() == {TopicPartition("orders", 1): 5}
         assert world.fail_over(2).offsets() == world.offsets()
 
-    def test_a_group_without_anything_goes(self, world) -> None:
+    def test_a_group_without_anything_goes(self, world: World) -> None:
         world.stable_group()
         world.advance(10_000 + CHECK_MS)
         assert world.state() is None
 
-    def test_a_group_that_someone_is_about_to_join_stays(self, world) -> None:
+    def test_a_group_that_someone_is_about_to_join_stays(self, world: World) -> None:
         world.advance(CHECK_MS - 5_000)
         member = world.replies[world.join()].member_id
         world.advance(5_000)
@@ -101,7 +106,7 @@ class TestExpiry:
         world.advance(3_000)
         assert world.state() == "CompletingRebalance"
 
-    def test_an_offset_that_is_being_committed_again_stays(self, world) -> None:
+    def test_an_offset_that_is_being_committed_again_stays(self, world: World) -> None:
         world.commit((0, 5))
         world.advance(3_599_000)
         world.hold = True
@@ -110,7 +115,7 @@ class TestExpiry:
         world.release()
         assert world.offsets() == {ORDERS_0: 6}
 
-    def test_tombstones_are_cut_into_appends(self, world_type) -> None:
+    def test_tombstones_are_cut_into_appends(self, world_type: type[World]) -> None:
         world = world_type(GroupSettings(offsets_retention_ms=1, append_bytes_max=100))
         world.commit(*((partition, 1) for partition in range(20)))
         world.hold = True
@@ -120,7 +125,7 @@ class TestExpiry:
         world.release()
         assert world.state() is None
 
-    def test_what_remains_when_a_part_is_refused(self, world_type) -> None:
+    def test_what_remains_when_a_part_is_refused(self, world_type: type[World]) -> None:
         world = world_type(GroupSettings(offsets_retention_ms=1, append_bytes_max=100))
         world.commit(*((partition, 1) for partition in range(20)))
         world.hold = True
@@ -134,16 +139,16 @@ class TestExpiry:
         assert world.state() is None
 
 
-def deleted(response):
+def deleted(response: DeleteGroupsResponse) -> list[tuple[str, int]]:
     """What became of each group of a DeleteGroups."""
     return [(result.group_id, result.error_code) for result in response.results]
 
 
 class TestDeleteGroups:
-    def delete(self, world, *groups):
+    def delete(self, world: World, *groups: str) -> Token:
         return world.ask(DeleteGroupsRequest(groups_names=list(groups)))
 
-    def test_every_group_has_its_own_result(self, world_type) -> None:
+    def test_every_group_has_its_own_result(self, world_type: type[World]) -> None:
         world = world_type(partition_count=3)
         world.commit((0, 5), group="a")
         world.commit((0, 5), group="b")
@@ -159,7 +164,7 @@ class TestDeleteGroups:
         later = world.fail_over(2)
         assert [overview.group_id for overview in later.coordinator.overviews()] == ["busy"]
 
-    def test_a_dying_group_refuses_and_is_gone_when_that_is_durable(self, world) -> None:
+    def test_a_dying_group_refuses_and_is_gone_when_that_is_durable(self, world: World) -> None:
         world.commit((0, 5))
         world.hold = True
         world.commit((1, 6))  # in flight, and to be deleted too
@@ -178,7 +183,7 @@ class TestDeleteGroups:
         assert world.state() is None
         assert world.fail_over(2).coordinator.overviews() == []
 
-    def test_a_group_that_cannot_be_deleted_lives_on(self, world) -> None:
+    def test_a_group_that_cannot_be_deleted_lives_on(self, world: World) -> None:
         world.commit((0, 5))
         world.fail_with = ErrorCode.NOT_ENOUGH_REPLICAS
         results = deleted(world.replies[self.delete(world, "g")])
@@ -186,14 +191,14 @@ class TestDeleteGroups:
         assert world.state() == "Empty"
         assert world.offsets() == {ORDERS_0: 5}
 
-    def test_no_groups(self, world) -> None:
+    def test_no_groups(self, world: World) -> None:
         assert world.replies[self.delete(world)].results == []
 
 
 class TestDeletedTopics:
     OLD, NEW = UUID(int=1), UUID(int=2)
 
-    def test_offsets_go_with_their_topic(self, world_type) -> None:
+    def test_offsets_go_with_their_topic(self, world_type: type[World]) -> None:
         world = world_type(partition_count=2)
         for group in ("a", "b", "c"):
             world.commit((0, 5), group=group, topic_id=self.OLD)
@@ -202,20 +207,20 @@ class TestDeletedTopics:
         for group in ("a", "b", "c"):
             assert world.offsets(group) == {TopicPartition("payments", 0): 6}
 
-    def test_offsets_of_the_next_topic_of_that_name_stay(self, world) -> None:
+    def test_offsets_of_the_next_topic_of_that_name_stay(self, world: World) -> None:
         world.commit((0, 5), topic_id=self.NEW)
         world.commit((1, 5))
         world.run(world.coordinator.topics_deleted([("orders", self.OLD)], world.now))
         assert world.offsets() == {ORDERS_0: 5}, "without an id, it is of any topic of the name"
 
-    def test_commits_in_flight_count(self, world) -> None:
+    def test_commits_in_flight_count(self, world: World) -> None:
         world.hold = True
         world.commit((0, 5), topic_id=self.OLD)
         world.run(world.coordinator.topics_deleted([("orders", self.OLD)], world.now))
         world.release()
         assert world.offsets() == {}
 
-    def test_every_tombstone_is_an_offset_s(self, world) -> None:
+    def test_every_tombstone_is_an_offset_s(self, world: World) -> None:
         world.commit((0, 5))
         world.run(world.coordinator.topics_deleted([("orders", self.OLD)], world.now))
         tombstones = [decode_record(record) for record in world.log[0] if record.value is None]

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from strandline.errors import ErrorCode
+from strandline.groups.requests import Token
 from strandline.groups.settings import GroupSettings
+from strandline.protocol.messages.join_group import JoinGroupRequestProtocol
+from tests.groups.world import World
 
 
-def error(world, **overrides):
+def error(world: World, **overrides: Any) -> int:
     member_id = overrides.pop("member_id", "")
-    return world.replies[world.join(member_id, **overrides)].error_code
+    code: int = world.replies[world.join(member_id, **overrides)].error_code
+    return code
 
 
-def test_requests_that_cannot_be_right_are_refused(world) -> None:
+def test_requests_that_cannot_be_right_are_refused(world: World) -> None:
     assert error(world, group="") is ErrorCode.INVALID_GROUP_ID
     assert error(world, session_timeout_ms=5_999) is ErrorCode.INVALID_SESSION_TIMEOUT
     assert error(world, session_timeout_ms=1_800_001) is ErrorCode.INVALID_SESSION_TIMEOUT
@@ -24,7 +30,7 @@ def test_requests_that_cannot_be_right_are_refused(world) -> None:
     assert world.coordinator.overviews() == [], "a refused join must not leave a group behind"
 
 
-def test_a_new_dynamic_member_must_come_back_with_its_id(world) -> None:
+def test_a_new_dynamic_member_must_come_back_with_its_id(world: World) -> None:
     response = world.replies[world.join(client_id="app")]
     assert response.error_code == ErrorCode.MEMBER_ID_REQUIRED
     assert response.member_id.startswith("app-")
@@ -35,7 +41,7 @@ def test_a_new_dynamic_member_must_come_back_with_its_id(world) -> None:
 
 
 @pytest.mark.parametrize("version", [0, 3])
-def test_old_clients_join_without_an_id(world, version) -> None:
+def test_old_clients_join_without_an_id(world: World, version: int) -> None:
     token = world.join(version=version)
     assert token not in world.replies
     world.advance(3_000)
@@ -43,7 +49,7 @@ def test_old_clients_join_without_an_id(world, version) -> None:
     assert world.replies[token].generation_id == 1
 
 
-def test_version_0_rebalances_within_the_session_timeout(world) -> None:
+def test_version_0_rebalances_within_the_session_timeout(world: World) -> None:
     member_id = world.replies[_joined(world, version=0)].member_id
     world.sync(member_id, 1, [(member_id, b"")])
     second = world.join(version=0)
@@ -53,25 +59,27 @@ def test_version_0_rebalances_within_the_session_timeout(world) -> None:
     assert world.replies[second].error_code == ErrorCode.NONE
 
 
-def _joined(world, **overrides):
+def _joined(world: World, **overrides: Any) -> Token:
     token = world.join(**overrides)
     world.advance(3_000)
     return token
 
 
-def test_a_pending_member_that_does_not_come_back_is_forgotten(world) -> None:
+def test_a_pending_member_that_does_not_come_back_is_forgotten(world: World) -> None:
     member_id = world.replies[world.join()].member_id
     world.advance(10_000)
     assert error(world, member_id=member_id) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_pending_member_must_not_turn_static(world) -> None:
+def test_a_pending_member_must_not_turn_static(world: World) -> None:
     member_id = world.replies[world.join()].member_id
     refused = error(world, member_id=member_id, group_instance_id="i")
     assert refused is ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-def test_the_initial_delay_is_extended_by_newcomers_up_to_the_rebalance_timeout(world_type) -> None:
+def test_the_initial_delay_is_extended_by_newcomers_up_to_the_rebalance_timeout(
+    world_type: type[World],
+) -> None:
     world = world_type(GroupSettings(initial_rebalance_delay_ms=3_000))
     _, first = world.new_member(rebalance_timeout_ms=8_000)
     for _ in range(2):
@@ -84,14 +92,14 @@ def test_the_initial_delay_is_extended_by_newcomers_up_to_the_rebalance_timeout(
     assert len(world.replies[first].members) == 3
 
 
-def test_no_initial_delay(world_type) -> None:
+def test_no_initial_delay(world_type: type[World]) -> None:
     world = world_type(GroupSettings(initial_rebalance_delay_ms=0))
     _, token = world.new_member()
     world.advance(1)
     assert world.replies[token].generation_id == 1
 
 
-def test_only_the_leader_sees_the_members(world) -> None:
+def test_only_the_leader_sees_the_members(world: World) -> None:
     (one, first), (two, second) = world.new_member(), world.new_member()
     world.advance(6_000)
     leading, following = world.replies[first], world.replies[second]
@@ -102,8 +110,8 @@ def test_only_the_leader_sees_the_members(world) -> None:
     assert (following.protocol_type, following.protocol_name) == ("consumer", "range")
 
 
-def test_the_protocol_with_the_most_votes_among_the_common_ones_wins(world) -> None:
-    def protocols(*names):
+def test_the_protocol_with_the_most_votes_among_the_common_ones_wins(world: World) -> None:
+    def protocols(*names: str) -> list[JoinGroupRequestProtocol]:
         return [world.protocol(name, world.subscription("orders")) for name in names]
 
     tokens = [
@@ -118,7 +126,7 @@ def test_the_protocol_with_the_most_votes_among_the_common_ones_wins(world) -> N
     assert other_type is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
-def test_a_newcomer_rebalances_a_stable_group(world) -> None:
+def test_a_newcomer_rebalances_a_stable_group(world: World) -> None:
     [member], generation = world.stable_group()
     _, token = world.new_member()
     assert world.state() == "PreparingRebalance"
@@ -130,7 +138,7 @@ def test_a_newcomer_rebalances_a_stable_group(world) -> None:
     assert world.replies[again].leader == member
 
 
-def test_members_that_do_not_rejoin_are_dropped_and_another_one_leads(world) -> None:
+def test_members_that_do_not_rejoin_are_dropped_and_another_one_leads(world: World) -> None:
     [leader, follower], _ = world.stable_group(2)
     rejoined = world.join(follower, protocols=[world.protocol("range", b"changed")])
     for _ in range(9):  # it heartbeats, and never joins
@@ -142,7 +150,7 @@ def test_members_that_do_not_rejoin_are_dropped_and_another_one_leads(world) -> 
     assert world.heartbeat(leader, 1) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_rejoining_without_a_change(world) -> None:
+def test_rejoining_without_a_change(world: World) -> None:
     [leader, follower], generation = world.stable_group(2)
     response = world.replies[world.join(follower)]
     assert (response.error_code, response.generation_id) == (ErrorCode.NONE, generation)
@@ -152,7 +160,7 @@ def test_rejoining_without_a_change(world) -> None:
     assert world.state() == "PreparingRebalance", "the leader may have seen new partitions"
 
 
-def test_a_lost_join_answer_can_be_fetched_again(world) -> None:
+def test_a_lost_join_answer_can_be_fetched_again(world: World) -> None:
     (one, _), (two, _) = world.new_member(), world.new_member()
     world.advance(6_000)
     leading = world.replies[world.join(one)]
@@ -163,7 +171,7 @@ def test_a_lost_join_answer_can_be_fetched_again(world) -> None:
     assert world.state() == "PreparingRebalance"
 
 
-def test_a_repeated_join_supersedes_the_one_that_waits(world) -> None:
+def test_a_repeated_join_supersedes_the_one_that_waits(world: World) -> None:
     member, first = world.new_member()
     second = world.join(member)
     assert world.replies[first].error_code == ErrorCode.REBALANCE_IN_PROGRESS
@@ -171,7 +179,7 @@ def test_a_repeated_join_supersedes_the_one_that_waits(world) -> None:
     assert world.replies[second].error_code == ErrorCode.NONE
 
 
-def test_a_new_member_does_not_wait_for_ever(world_type) -> None:
+def test_a_new_member_does_not_wait_for_ever(world_type: type[World]) -> None:
     world = world_type(GroupSettings(new_member_join_timeout_ms=20_000))
     [member], generation = world.stable_group(rebalance_timeout_ms=500_000)
     _, token = world.new_member()
@@ -182,7 +190,7 @@ def test_a_new_member_does_not_wait_for_ever(world_type) -> None:
     assert world.state() == "PreparingRebalance"
 
 
-def test_a_rebalance_does_not_end_while_a_promised_member_is_missing(world) -> None:
+def test_a_rebalance_does_not_end_while_a_promised_member_is_missing(world: World) -> None:
     [member], _ = world.stable_group()
     promised = world.replies[world.join()].member_id
     again = world.join(member)
@@ -193,7 +201,7 @@ def test_a_rebalance_does_not_end_while_a_promised_member_is_missing(world) -> N
 
 
 class TestGroupSize:
-    def test_stable_and_completing_groups_take_no_more(self, world_type) -> None:
+    def test_stable_and_completing_groups_take_no_more(self, world_type: type[World]) -> None:
         world = world_type(GroupSettings(members_max=2))
         (one, _), (two, _) = world.new_member(), world.new_member()
         world.advance(6_000)
@@ -204,14 +212,14 @@ class TestGroupSize:
         refused = world.replies[world.join()]
         assert (refused.error_code, refused.member_id) == (ErrorCode.GROUP_MAX_SIZE_REACHED, "")
 
-    def test_a_preparing_group_counts_those_who_have_joined(self, world_type) -> None:
+    def test_a_preparing_group_counts_those_who_have_joined(self, world_type: type[World]) -> None:
         world = world_type(GroupSettings(members_max=1))
         _, first = world.new_member()
         assert error(world) is ErrorCode.GROUP_MAX_SIZE_REACHED
         world.advance(3_000)
         assert world.replies[first].error_code == ErrorCode.NONE
 
-    def test_a_loaded_group_that_is_too_large_shrinks(self, world_type) -> None:
+    def test_a_loaded_group_that_is_too_large_shrinks(self, world_type: type[World]) -> None:
         world = world_type()
         members, generation = world.stable_group(3)
         world.settings = GroupSettings(members_max=2)
@@ -224,7 +232,7 @@ class TestGroupSize:
         assert errors == [ErrorCode.NONE] * 2 + [ErrorCode.GROUP_MAX_SIZE_REACHED]
 
 
-def test_a_group_that_cannot_be_written_does_not_exist(world) -> None:
+def test_a_group_that_cannot_be_written_does_not_exist(world: World) -> None:
     world.hold = True
     static = world.join(group_instance_id="i")
     world.refuse(ErrorCode.NOT_ENOUGH_REPLICAS)
@@ -235,7 +243,7 @@ def test_a_group_that_cannot_be_written_does_not_exist(world) -> None:
     assert len(world.log[0]) == written, "no timer of the group is left"
 
 
-def test_an_unwritten_group_is_not_visible(world) -> None:
+def test_an_unwritten_group_is_not_visible(world: World) -> None:
     world.hold = True
     world.join()
     assert world.state() is None
@@ -243,7 +251,7 @@ def test_an_unwritten_group_is_not_visible(world) -> None:
     assert world.state() == "Empty"
 
 
-def test_a_forgotten_join_is_not_answered_but_its_member_stays(world) -> None:
+def test_a_forgotten_join_is_not_answered_but_its_member_stays(world: World) -> None:
     member, token = world.new_member()
     world.coordinator.forget(token)
     world.advance(3_000)

@@ -8,6 +8,7 @@ finds the last acknowledged commit (I-39). `GroupCoordinator.check` runs after e
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -20,12 +21,14 @@ from hypothesis.stateful import (
 )
 
 from strandline.errors import ErrorCode
+from strandline.groups.requests import Token
 from strandline.groups.settings import GroupSettings
 from strandline.protocol.messages.delete_groups import DeleteGroupsRequest
 from strandline.protocol.messages.describe_groups import DescribeGroupsRequest
-from strandline.protocol.messages.join_group import JoinGroupResponse
+from strandline.protocol.messages.join_group import JoinGroupRequestProtocol, JoinGroupResponse
 from strandline.protocol.messages.sync_group import SyncGroupResponse
-from strandline.types import TopicPartition
+from strandline.types import LeaderEpoch, TopicPartition
+from tests.groups.world import World
 
 GROUPS = st.sampled_from(["g", "h"])
 INSTANCES = st.sampled_from([None, None, "i-1", "i-2"])
@@ -35,11 +38,16 @@ REFUSALS = st.sampled_from(
     [ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.KAFKA_STORAGE_ERROR]
 )
 
+Known = tuple[str, str, str | None, int]
+"""(group, member id, instance id, generation)."""
+Life = tuple[int, str, int]
+"""(epoch, group, incarnation)."""
+
 
 class Machine(RuleBasedStateMachine):
     """Clients that do anything at any time, and a log that is slow and sometimes refuses."""
 
-    world_class = None
+    world_class: type[World]
 
     def __init__(self) -> None:
         super().__init__()
@@ -52,32 +60,32 @@ class Machine(RuleBasedStateMachine):
             partition_count=2,
         )
         self.epoch = 1
-        self.known = []
+        self.known: list[Known] = []
         """(group, member id, instance id, generation) as clients have been told."""
-        self.asked = {}
+        self.asked: dict[Token, tuple[str, str, str | None, Any]] = {}
         """Unanswered and unread requests: token -> (kind, group, instance, extra)."""
-        self.asked_at = {}
-        self.leaders = {}
+        self.asked_at: dict[Token, int] = {}
+        self.leaders: dict[tuple[Life, int], str] = {}
         """(epoch, group, incarnation, generation) -> who leads it."""
-        self.told = {}
+        self.told: dict[tuple[Life, str], int] = {}
         """(epoch, incarnation, member id) -> the newest generation it was told of."""
-        self.members = {}
+        self.members: dict[tuple[str, int], list[str]] = {}
         """(member id, generation) -> the members that it was told to assign to."""
-        self.assigned = {}
+        self.assigned: dict[tuple[str, int, str], int] = {}
         """(group, member id) -> the newest generation whose assignment it got."""
-        self.acknowledged = {}
+        self.acknowledged: dict[tuple[str, TopicPartition], set[int]] = {}
         """(group, partition) -> the offsets whose commits were acknowledged."""
-        self.committed = {}
+        self.committed: dict[tuple[str, TopicPartition], set[int]] = {}
         """(group, partition) -> all offsets that were ever to be committed."""
-        self.barriers = Counter()
+        self.barriers: Counter[str] = Counter()
         """Group -> the number of the last commit before its last deletion was asked for."""
-        self.incarnation = Counter()
+        self.incarnation: Counter[str] = Counter()
         self.commits = 0
 
     # Clients.
 
     @rule(group=GROUPS, instance=INSTANCES, version=st.sampled_from([3, 9]), extra=INDEX)
-    def join(self, group, instance, version, extra) -> None:
+    def join(self, group: str, instance: str | None, version: int, extra: int) -> None:
         protocols = self._protocols(extra)
         token = self.world.join(
             group=group, group_instance_id=instance, version=version, protocols=protocols
@@ -86,17 +94,17 @@ class Machine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.known)
     @rule(index=INDEX, extra=INDEX)
-    def rejoin(self, index, extra) -> None:
+    def rejoin(self, index: int, extra: int) -> None:
         self._rejoin(self._known(index), extra)
 
     @precondition(lambda self: self.known)
     @rule(index=INDEX)
-    def sync(self, index) -> None:
+    def sync(self, index: int) -> None:
         self._sync(self._known(index))
 
     @precondition(lambda self: self.known)
     @rule(index=INDEX)
-    def heartbeat(self, index) -> None:
+    def heartbeat(self, index: int) -> None:
         group, member, instance, generation = self._known(index)
         error = self.world.heartbeat(member, generation, group, instance)
         assert error in (
@@ -110,14 +118,14 @@ class Machine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.known)
     @rule(index=INDEX)
-    def leave(self, index) -> None:
+    def leave(self, index: int) -> None:
         group, member, instance, _ = self._known(index)
         token = self.world.leave((member, instance), group=group)
         self._asked(token, "leave", group, instance)
 
     @precondition(lambda self: self.known)
     @rule(index=INDEX, partition=st.integers(0, 1))
-    def commit(self, index, partition) -> None:
+    def commit(self, index: int, partition: int) -> None:
         group, member, instance, generation = self._known(index)
         self._commit(
             group,
@@ -128,10 +136,10 @@ class Machine(RuleBasedStateMachine):
         )
 
     @rule(group=GROUPS, partition=st.integers(0, 1))
-    def commit_without_membership(self, group, partition) -> None:
+    def commit_without_membership(self, group: str, partition: int) -> None:
         self._commit(group, partition)
 
-    def _commit(self, group, partition, **who) -> None:
+    def _commit(self, group: str, partition: int, **who: Any) -> None:
         self.commits += 1
         key = (group, TopicPartition("orders", partition))
         self.committed.setdefault(key, set()).add(self.commits)
@@ -139,7 +147,7 @@ class Machine(RuleBasedStateMachine):
         self._asked(token, "commit", group, None, (key, self.commits))
 
     @rule(group=GROUPS)
-    def delete_group(self, group) -> None:
+    def delete_group(self, group: str) -> None:
         self._read_answers()
         token = self.world.ask(DeleteGroupsRequest(groups_names=[group]))
         answer = self.world.replies.get(token)
@@ -153,7 +161,7 @@ class Machine(RuleBasedStateMachine):
         self._asked(token, "delete", group, None)
 
     @rule(group=GROUPS)
-    def a_group_settles(self, group) -> None:
+    def a_group_settles(self, group: str) -> None:
         """Everyone who is known does what a good client does."""
         for entry in [entry for entry in self.known if entry[0] == group]:
             self._rejoin(entry, 0)
@@ -165,7 +173,7 @@ class Machine(RuleBasedStateMachine):
     # The world.
 
     @rule(ms=st.sampled_from([1, 500, 3_000, 5_000, 9_000, 61_000]))
-    def time_passes(self, ms) -> None:
+    def time_passes(self, ms: int) -> None:
         self.world.advance(ms)
 
     @rule()
@@ -179,11 +187,11 @@ class Machine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.world.held)
     @rule(count=st.integers(1, 3))
-    def some_appends_are_durable(self, count) -> None:
+    def some_appends_are_durable(self, count: int) -> None:
         self.world.release(count)
 
     @rule(error=REFUSALS)
-    def the_next_append_is_refused(self, error) -> None:
+    def the_next_append_is_refused(self, error: ErrorCode) -> None:
         self.world.fail_with = error
 
     @rule()
@@ -192,7 +200,7 @@ class Machine(RuleBasedStateMachine):
         self.epoch += 1
         old = self.world
         for partition in range(old.partition_count):
-            old.run(old.coordinator.unload_partition(partition, self.epoch, old.now))
+            old.run(old.coordinator.unload_partition(partition, LeaderEpoch(self.epoch), old.now))
         assert old.coordinator.next_deadline() is None
         self._read_answers()
         assert not self.asked, "giving up answers everyone"
@@ -243,7 +251,7 @@ class Machine(RuleBasedStateMachine):
                 if response.topics[0].partitions[0].error_code == ErrorCode.NONE:
                     self.acknowledged.setdefault(key, set()).add(offset)
 
-    def _joined(self, group, instance, response) -> None:
+    def _joined(self, group: str, instance: str | None, response: JoinGroupResponse) -> None:
         if response.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             self._learn(group, response.member_id, instance, response.generation_id)
         elif response.error_code == ErrorCode.NONE:
@@ -252,7 +260,9 @@ class Machine(RuleBasedStateMachine):
         else:
             assert response.generation_id == -1
 
-    def _check_generation(self, group, instance, response) -> None:
+    def _check_generation(
+        self, group: str, instance: str | None, response: JoinGroupResponse
+    ) -> None:
         member, generation = response.member_id, response.generation_id
         life = (self.epoch, group, self.incarnation[group])
         assert generation >= self.told.get((life, member), 0), "a generation came back"
@@ -267,7 +277,9 @@ class Machine(RuleBasedStateMachine):
         assert len(set(members)) == len(members) <= 4
         self.members[member, generation] = members
 
-    def _synced(self, group, response, member, generation) -> None:
+    def _synced(
+        self, group: str, response: SyncGroupResponse, member: str, generation: int
+    ) -> None:
         if response.error_code != ErrorCode.NONE:
             return
         name, assigned_generation, owner = response.assignment.decode().split("/")
@@ -279,13 +291,13 @@ class Machine(RuleBasedStateMachine):
 
     # Helpers.
 
-    def _rejoin(self, entry, extra) -> None:
+    def _rejoin(self, entry: Known, extra: int) -> None:
         group, member, instance, _ = entry
         protocols = self._protocols(extra)
         token = self.world.join(member, group, group_instance_id=instance, protocols=protocols)
         self._asked(token, "join", group, instance)
 
-    def _sync(self, entry) -> None:
+    def _sync(self, entry: Known) -> None:
         group, member, instance, generation = entry
         parts = [
             (other, f"{group}/{generation}/{other}".encode())
@@ -294,19 +306,21 @@ class Machine(RuleBasedStateMachine):
         token = self.world.sync(member, generation, parts, group, group_instance_id=instance)
         self._asked(token, "sync", group, instance, (member, generation))
 
-    def _protocols(self, extra):
+    def _protocols(self, extra: int) -> list[JoinGroupRequestProtocol]:
         metadata = self.world.subscription("orders", *(["more"] if extra == 7 else []))
         names = ["range", "sticky"] if extra % 2 else ["range"]
         return [self.world.protocol(name, metadata) for name in names]
 
-    def _known(self, index):
+    def _known(self, index: int) -> Known:
         return self.known[-1 - index % len(self.known)]
 
-    def _learn(self, group, member, instance, generation) -> None:
+    def _learn(self, group: str, member: str, instance: str | None, generation: int) -> None:
         self.known = [entry for entry in self.known if entry[1] != member][-7:]
         self.known.append((group, member, instance, generation))
 
-    def _asked(self, token, kind, group, instance, extra=None) -> None:
+    def _asked(
+        self, token: Token, kind: str, group: str, instance: str | None, extra: Any = None
+    ) -> None:
         self.asked[token] = (kind, group, instance, extra)
         self.asked_at[token] = self.world.now.monotonic_ms
 
@@ -321,7 +335,7 @@ class Machine(RuleBasedStateMachine):
             assert overview.state.value in ("Empty", "Stable"), overview.state
 
 
-def test_random_lives(world_type) -> None:
+def test_random_lives(world_type: type[World]) -> None:
     class Bound(Machine):
         world_class = world_type
 

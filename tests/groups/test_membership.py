@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from strandline.errors import ErrorCode
+from tests.groups.world import World
 
 
 @pytest.fixture
-def joined(world):
+def joined(world: World) -> tuple[str, str]:
     """Two members between join and sync: (leader, follower), generation 1."""
     (leader, _), (follower, _) = world.new_member(), world.new_member()
     world.advance(6_000)
@@ -16,10 +19,11 @@ def joined(world):
 
 
 class TestSync:
-    def error(self, world, *args, **kwargs):
-        return world.replies[world.sync(*args, **kwargs)].error_code
+    def error(self, world: World, *args: Any, **kwargs: Any) -> int:
+        code: int = world.replies[world.sync(*args, **kwargs)].error_code
+        return code
 
-    def test_the_checks_in_their_order(self, world, joined) -> None:
+    def test_the_checks_in_their_order(self, world: World, joined: tuple[str, str]) -> None:
         leader = joined[0]
         assert self.error(world, leader, 1, group="") is ErrorCode.INVALID_GROUP_ID
         assert self.error(world, leader, 1, group="other") is ErrorCode.UNKNOWN_MEMBER_ID
@@ -30,11 +34,13 @@ class TestSync:
         assert self.error(world, leader, 1, protocol_type="connect") is inconsistent
         assert self.error(world, leader, 1, protocol_name="roundrobin") is inconsistent
 
-    def test_an_empty_group_knows_no_members(self, world) -> None:
+    def test_an_empty_group_knows_no_members(self, world: World) -> None:
         world.join()
         assert self.error(world, "", 0) is ErrorCode.UNKNOWN_MEMBER_ID
 
-    def test_followers_wait_for_the_leader_and_for_durability(self, world, joined) -> None:
+    def test_followers_wait_for_the_leader_and_for_durability(
+        self, world: World, joined: tuple[str, str]
+    ) -> None:
         leader, follower = joined
         waiting = world.sync(follower, 1, protocol_type="consumer", protocol_name="range")
         world.hold = True
@@ -50,23 +56,29 @@ class TestSync:
         )
         assert world.state() == "Stable"
 
-    def test_a_member_without_an_assignment_gets_an_empty_one(self, world, joined) -> None:
+    def test_a_member_without_an_assignment_gets_an_empty_one(
+        self, world: World, joined: tuple[str, str]
+    ) -> None:
         leader, follower = joined
         world.sync(leader, 1, [(leader, b"L")])
         late = world.replies[world.sync(follower, 1)]
         assert (late.error_code, late.assignment) == (ErrorCode.NONE, b"")
 
-    def test_during_a_rebalance(self, world) -> None:
+    def test_during_a_rebalance(self, world: World) -> None:
         [member], _ = world.stable_group()
         world.new_member()
         assert self.error(world, member, 1) is ErrorCode.REBALANCE_IN_PROGRESS
 
-    def test_a_rebalance_sends_those_who_wait_back(self, world, joined) -> None:
+    def test_a_rebalance_sends_those_who_wait_back(
+        self, world: World, joined: tuple[str, str]
+    ) -> None:
         waiting = world.sync(joined[1], 1)
         world.new_member()
         assert world.replies[waiting].error_code == ErrorCode.REBALANCE_IN_PROGRESS
 
-    def test_an_assignment_that_cannot_be_stored(self, world, joined) -> None:
+    def test_an_assignment_that_cannot_be_stored(
+        self, world: World, joined: tuple[str, str]
+    ) -> None:
         leader, follower = joined
         waiting = world.sync(follower, 1)
         world.fail_with = ErrorCode.NOT_ENOUGH_REPLICAS
@@ -76,7 +88,9 @@ class TestSync:
         assert world.state() == "PreparingRebalance"
 
     @pytest.mark.parametrize("how", ["timeout", "told"])
-    def test_an_assignment_that_takes_too_long(self, world, joined, how) -> None:
+    def test_an_assignment_that_takes_too_long(
+        self, world: World, joined: tuple[str, str], how: str
+    ) -> None:
         leader, follower = joined
         waiting = world.sync(follower, 1)
         world.hold = True
@@ -92,7 +106,9 @@ class TestSync:
         world.release()
         assert world.state() == "PreparingRebalance", "the late success changes nothing"
 
-    def test_a_repeated_leader_sync_does_not_assign_twice(self, world, joined) -> None:
+    def test_a_repeated_leader_sync_does_not_assign_twice(
+        self, world: World, joined: tuple[str, str]
+    ) -> None:
         leader, follower = joined
         world.hold = True
         first = world.sync(leader, 1, [(leader, b"L"), (follower, b"F")])
@@ -102,7 +118,9 @@ class TestSync:
         world.release()
         assert world.replies[second].assignment == b"L"
 
-    def test_a_rebalance_makes_a_stored_assignment_void(self, world, joined) -> None:
+    def test_a_rebalance_makes_a_stored_assignment_void(
+        self, world: World, joined: tuple[str, str]
+    ) -> None:
         leader, follower = joined
         world.hold = True
         token = world.sync(leader, 1, [(leader, b"L"), (follower, b"F")])
@@ -111,7 +129,9 @@ class TestSync:
         world.release()
         assert world.state() == "PreparingRebalance"
 
-    def test_an_assignment_of_the_generation_before_is_void(self, world, joined) -> None:
+    def test_an_assignment_of_the_generation_before_is_void(
+        self, world: World, joined: tuple[str, str]
+    ) -> None:
         leader, follower = joined
         world.hold = True
         world.sync(leader, 1, [(leader, b"old"), (follower, b"old")])
@@ -125,7 +145,9 @@ class TestSync:
         world.release()
         assert world.replies[waiting].assignment == b"new"
 
-    def test_members_that_do_not_sync_are_removed(self, world, joined) -> None:
+    def test_members_that_do_not_sync_are_removed(
+        self, world: World, joined: tuple[str, str]
+    ) -> None:
         leader, follower = joined
         for _ in range(10):  # the leader lives, and does not assign
             world.advance(6_000)
@@ -133,7 +155,9 @@ class TestSync:
             world.heartbeat(follower, 1)
         assert world.heartbeat(leader, 1) is ErrorCode.UNKNOWN_MEMBER_ID
 
-    def test_a_follower_that_does_not_sync_in_a_stable_group(self, world, joined) -> None:
+    def test_a_follower_that_does_not_sync_in_a_stable_group(
+        self, world: World, joined: tuple[str, str]
+    ) -> None:
         leader, follower = joined
         world.sync(leader, 1, [(leader, b"L"), (follower, b"F")])
         assert world.state() == "Stable"
@@ -146,7 +170,7 @@ class TestSync:
 
 
 class TestHeartbeat:
-    def test_the_checks_in_their_order(self, world, joined) -> None:
+    def test_the_checks_in_their_order(self, world: World, joined: tuple[str, str]) -> None:
         leader = joined[0]
         assert world.heartbeat(leader, 1, group="") is ErrorCode.INVALID_GROUP_ID
         assert world.heartbeat(leader, 1, group="other") is ErrorCode.UNKNOWN_MEMBER_ID
@@ -154,7 +178,7 @@ class TestHeartbeat:
         assert world.heartbeat(leader, 0) is ErrorCode.ILLEGAL_GENERATION
         assert world.heartbeat(leader, 1) == ErrorCode.NONE
 
-    def test_a_silent_member_is_removed(self, world) -> None:
+    def test_a_silent_member_is_removed(self, world: World) -> None:
         members, generation = world.stable_group(2)
         world.advance(9_999)
         assert world.heartbeat(members[0], generation) == ErrorCode.NONE
@@ -162,7 +186,9 @@ class TestHeartbeat:
         assert world.heartbeat(members[0], generation) is ErrorCode.REBALANCE_IN_PROGRESS
         assert world.heartbeat(members[1], generation) is ErrorCode.UNKNOWN_MEMBER_ID
 
-    def test_waiting_for_the_coordinator_is_being_alive(self, world, joined) -> None:
+    def test_waiting_for_the_coordinator_is_being_alive(
+        self, world: World, joined: tuple[str, str]
+    ) -> None:
         leader, follower = joined
         waiting = world.sync(follower, 1)
         for _ in range(3):
@@ -174,7 +200,7 @@ class TestHeartbeat:
         assert world.heartbeat(follower, 1) == ErrorCode.NONE
         assert world.heartbeat(leader, 1) == ErrorCode.NONE
 
-    def test_the_last_member_leaves_an_empty_generation_behind(self, world) -> None:
+    def test_the_last_member_leaves_an_empty_generation_behind(self, world: World) -> None:
         world.stable_group()
         world.advance(10_000)
         assert world.state() == "Empty"
@@ -182,13 +208,13 @@ class TestHeartbeat:
 
 
 class TestLeave:
-    def test_errors(self, world, joined) -> None:
+    def test_errors(self, world: World, joined: tuple[str, str]) -> None:
         assert world.replies[world.leave("m", group="")].error_code == ErrorCode.INVALID_GROUP_ID
         [left] = world.replies[world.leave(("m", "i"), group="other")].members
         assert left.error_code == ErrorCode.UNKNOWN_MEMBER_ID
         assert (left.member_id, left.group_instance_id) == ("m", "i")
 
-    def test_several_members_each_with_its_own_error(self, world) -> None:
+    def test_several_members_each_with_its_own_error(self, world: World) -> None:
         members, _ = world.stable_group(3)
         response = world.replies[world.leave(members[0], "stranger", "", members[1])]
         assert response.error_code == ErrorCode.NONE
@@ -197,12 +223,12 @@ class TestLeave:
         assert errors == [ErrorCode.NONE, unknown, unknown, ErrorCode.NONE]
         assert world.heartbeat(members[2], 1) is ErrorCode.REBALANCE_IN_PROGRESS
 
-    def test_leaving_for_nothing_does_not_rebalance(self, world) -> None:
+    def test_leaving_for_nothing_does_not_rebalance(self, world: World) -> None:
         world.stable_group()
         world.leave("stranger")
         assert world.state() == "Stable"
 
-    def test_the_last_one_waits_until_the_empty_group_is_stored(self, world) -> None:
+    def test_the_last_one_waits_until_the_empty_group_is_stored(self, world: World) -> None:
         [member], _ = world.stable_group()
         world.hold = True
         token = world.leave((member, None, "closing"))
@@ -212,13 +238,13 @@ class TestLeave:
         assert world.state() == "Empty"
         assert "closing" in world.coordinator.overviews()[0].rebalance_reason
 
-    def test_that_cannot_be_stored(self, world) -> None:
+    def test_that_cannot_be_stored(self, world: World) -> None:
         [member], _ = world.stable_group()
         world.fail_with = ErrorCode.NOT_ENOUGH_REPLICAS
         response = world.replies[world.leave(member)]
         assert response.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
-    def test_a_pending_member_may_leave(self, world) -> None:
+    def test_a_pending_member_may_leave(self, world: World) -> None:
         [member], _ = world.stable_group()
         pending = world.replies[world.join()].member_id
         token = world.join(member)
@@ -227,7 +253,7 @@ class TestLeave:
         assert left.error_code == ErrorCode.NONE
         assert world.replies[token].error_code == ErrorCode.NONE
 
-    def test_a_member_that_waits_is_answered(self, world, joined) -> None:
+    def test_a_member_that_waits_is_answered(self, world: World, joined: tuple[str, str]) -> None:
         leader, follower = joined
         waiting = world.sync(follower, 1)
         world.leave(follower)
@@ -238,14 +264,14 @@ class TestLeave:
         again = world.join(leader)
         assert {new, again} <= world.replies.keys()
 
-    def test_the_others_need_not_wait_for_one_that_leaves(self, world) -> None:
+    def test_the_others_need_not_wait_for_one_that_leaves(self, world: World) -> None:
         members, _ = world.stable_group(2)
         token = world.join(members[0])
         assert token not in world.replies
         world.leave(members[1])
         assert world.replies[token].generation_id == 2
 
-    def test_all_members_leave_before_the_initial_delay_is_over(self, world) -> None:
+    def test_all_members_leave_before_the_initial_delay_is_over(self, world: World) -> None:
         member, token = world.new_member()
         world.leave(member)
         assert world.replies[token].error_code == ErrorCode.UNKNOWN_MEMBER_ID
@@ -253,7 +279,7 @@ class TestLeave:
         assert world.state() == "Empty"
 
 
-def test_cooperative_rebalancing(world) -> None:
+def test_cooperative_rebalancing(world: World) -> None:
     """KIP-429: a partition changes hands over two rebalances, and no member stops in between."""
     orders = [world.protocol("cooperative-sticky", world.subscription("orders", version=3))]
     one, _ = world.new_member(protocols=orders)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 from uuid import UUID
 
 import pytest
@@ -28,6 +30,9 @@ from strandline.protocol.messages.offsets_topic import (
     OffsetCommitValue,
 )
 from strandline.types import NO_EPOCH, NO_TIMESTAMP, NO_TOPIC_ID, TopicPartition
+
+T = TypeVar("T")
+Stored = OffsetRecord | GroupRecord
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 INT32 = st.integers(-(2**31), 2**31 - 1)
@@ -121,7 +126,7 @@ GROUP = GroupRecord(
 
 
 @given(OFFSETS | GROUPS)
-def test_round_trip(record) -> None:
+def test_round_trip(record: OffsetRecord | GroupRecord) -> None:
     assert decode_record(encode_record(record)) == record
 
 
@@ -161,8 +166,9 @@ def test_the_bytes_of_a_group() -> None:
 
 
 @pytest.mark.parametrize("record", [OFFSET, GROUP])
-def test_every_cut_of_a_record_is_damage(record) -> None:
+def test_every_cut_of_a_record_is_damage(record: OffsetRecord | GroupRecord) -> None:
     whole = encode_record(record)
+    assert whole.value is not None
     for end in range(len(whole.value)):
         with pytest.raises(CorruptRecords):
             decode_record(CoordinatorRecord(whole.key, whole.value[:end]))
@@ -180,15 +186,17 @@ def test_the_oldest_key_and_unknown_kinds() -> None:
 
 
 @pytest.mark.parametrize("version", [b"\0\5", b"\xff\xff"])
-def test_unknown_value_versions_are_damage(version) -> None:
+def test_unknown_value_versions_are_damage(version: bytes) -> None:
     for record in (OFFSET, GROUP):
         whole = encode_record(record)
+        assert whole.value is not None
         with pytest.raises(CorruptRecords, match="has no version"):
             decode_record(CoordinatorRecord(whole.key, version + whole.value[2:]))
 
 
 def test_what_a_newer_version_adds_behind_a_record_is_left_alone() -> None:
     whole = encode_record(OFFSET)
+    assert whole.value is not None
     assert decode_record(CoordinatorRecord(whole.key + b"new", whole.value + b"new")) == OFFSET
 
 
@@ -203,7 +211,7 @@ JARS = os.environ.get("STRANDLINE_KAFKA_JARS")
 needs_kafka = pytest.mark.skipif(not JARS, reason="STRANDLINE_KAFKA_JARS names no Kafka jars")
 
 
-def ask_kafka(lines):
+def ask_kafka(lines: Sequence[str]) -> list[str]:
     """The oracle's answers to these lines."""
     source = Path(__file__).with_name("RecordOracle.java")
     command = ["java", "-cp", f"{JARS}/*", str(source)]
@@ -214,10 +222,11 @@ def ask_kafka(lines):
     return answers
 
 
-def as_version(record, version):
+def as_version(record: Stored, version: int) -> Stored:
     """What is left of a record that was written in a version."""
-    value = deepcopy(record.value)
     if isinstance(record, OffsetRecord):
+        value = deepcopy(record.value)
+        assert value is not None
         if version < 3:
             value.leader_epoch = NO_EPOCH
         if version != 1:
@@ -225,14 +234,16 @@ def as_version(record, version):
         if version < 4:
             value.topic_id = NO_TOPIC_ID
         return replace(record, value=value)
-    for member in value.members:
+    group = deepcopy(record.value)
+    assert group is not None
+    for member in group.members:
         if version < 3:
             member.group_instance_id = None
         if version < 1:
             member.rebalance_timeout = -1
     if version < 2:
-        value.current_state_timestamp = NO_TIMESTAMP
-    return replace(record, value=value)
+        group.current_state_timestamp = NO_TIMESTAMP
+    return replace(record, value=group)
 
 
 @needs_kafka
@@ -246,6 +257,7 @@ def test_kafka_reads_what_we_write_and_we_read_all_that_kafka_writes() -> None:
         if record.value is None:
             assert versions == []
             continue
+        assert ours.value is not None
         assert versions[int.from_bytes(ours.value[:2], "big")] == ours.value
         for version, value in enumerate(versions):
             expected = as_version(record, version)
@@ -263,11 +275,11 @@ def test_groups_hash_as_in_java() -> None:
             assert partition_for(name, count) == expected
 
 
-def _examples(strategy, count):
+def _examples(strategy: st.SearchStrategy[T], count: int) -> list[T]:
     """The same examples in every run."""
     from hypothesis import HealthCheck, Phase, settings
 
-    found = []
+    found: list[T] = []
 
     @settings(
         max_examples=count,
@@ -277,7 +289,7 @@ def _examples(strategy, count):
         suppress_health_check=list(HealthCheck),
     )
     @given(strategy)
-    def collect(example) -> None:
+    def collect(example: T) -> None:
         found.append(example)
 
     collect()

@@ -4,6 +4,7 @@ members come. What share coordinators do with the states of partitions a test sa
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import pytest
 
@@ -18,8 +19,8 @@ from strandline.protocol.messages.share_group_heartbeat import (
     ShareGroupHeartbeatResponse,
 )
 from strandline.types import TopicPartition
-from tests.groups.conftest import World
-from tests.groups.consumer.conftest import Cluster
+from tests.groups.consumer.world import Cluster
+from tests.groups.world import World
 
 PARTITIONS = {0, 1}
 """Of the only topic."""
@@ -28,7 +29,9 @@ PARTITIONS = {0, 1}
 class ShareWorld(World):
     """A world with share coordinators, whose questions wait in `asked`."""
 
-    def __init__(self, settings: GroupSettings | None = None, **more: object) -> None:
+    cluster: Cluster
+
+    def __init__(self, settings: GroupSettings | None = None, **more: Any) -> None:
         self.asked: list[AskStates] = []
         super().__init__(settings, **more)
 

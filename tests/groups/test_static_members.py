@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from strandline.errors import ErrorCode
+from tests.groups.world import World
 
 STATIC = {"group_instance_id": "i-1"}
 
 
 @pytest.fixture
-def pair(world):
+def pair(world: World) -> tuple[str, str]:
     """A stable group of a static leader and a dynamic follower: (leader, follower)."""
     leading = world.join(**STATIC)
     follower, following = world.new_member()
@@ -21,12 +22,16 @@ def pair(world):
     return leader, follower
 
 
-def test_a_static_member_joins_at_once_under_its_instance_id(world, pair) -> None:
+def test_a_static_member_joins_at_once_under_its_instance_id(
+    world: World, pair: tuple[str, str]
+) -> None:
     assert pair[0].startswith("i-1-")
     assert pair[1].startswith("client-")
 
 
-def test_a_restarted_leader_takes_over_without_a_rebalance(world, pair) -> None:
+def test_a_restarted_leader_takes_over_without_a_rebalance(
+    world: World, pair: tuple[str, str]
+) -> None:
     leader, follower = pair
     returned = world.replies[world.join(**STATIC)]
     assert returned.error_code == ErrorCode.NONE
@@ -41,14 +46,16 @@ def test_a_restarted_leader_takes_over_without_a_rebalance(world, pair) -> None:
     assert world.heartbeat(follower, 1) == ErrorCode.NONE
 
 
-def test_before_version_9_a_returning_leader_is_not_told_that_it_leads(world, pair) -> None:
+def test_before_version_9_a_returning_leader_is_not_told_that_it_leads(
+    world: World, pair: tuple[str, str]
+) -> None:
     returned = world.replies[world.join(version=8, **STATIC)]
     assert returned.leader == pair[0]
     assert not returned.skip_assignment
     assert returned.members == []
 
 
-def test_a_restarted_follower(world, pair) -> None:
+def test_a_restarted_follower(world: World, pair: tuple[str, str]) -> None:
     token = world.join(group_instance_id="i-2")
     leading = world.join(pair[0], **STATIC)
     following = world.join(pair[1])
@@ -59,7 +66,9 @@ def test_a_restarted_follower(world, pair) -> None:
     assert world.state() == "Stable"
 
 
-def test_a_replacement_is_durable_before_it_is_answered(world, pair) -> None:
+def test_a_replacement_is_durable_before_it_is_answered(
+    world: World, pair: tuple[str, str]
+) -> None:
     world.hold = True
     token = world.join(**STATIC)
     assert token not in world.replies
@@ -70,7 +79,7 @@ def test_a_replacement_is_durable_before_it_is_answered(world, pair) -> None:
     assert later.heartbeat(pair[0], 1, instance="i-1") is ErrorCode.FENCED_INSTANCE_ID
 
 
-def test_a_replacement_that_cannot_be_stored_is_undone(world, pair) -> None:
+def test_a_replacement_that_cannot_be_stored_is_undone(world: World, pair: tuple[str, str]) -> None:
     world.fail_with = ErrorCode.NOT_LEADER_OR_FOLLOWER
     returned = world.replies[world.join(**STATIC)]
     assert returned.error_code == ErrorCode.NOT_COORDINATOR
@@ -79,7 +88,7 @@ def test_a_replacement_that_cannot_be_stored_is_undone(world, pair) -> None:
     assert world.heartbeat(pair[0], 1) is ErrorCode.UNKNOWN_MEMBER_ID, "its session is watched"
 
 
-def test_a_replacement_that_is_overdue_is_undone(world, pair) -> None:
+def test_a_replacement_that_is_overdue_is_undone(world: World, pair: tuple[str, str]) -> None:
     world.hold = True
     token = world.join(**STATIC)
     world.advance(5_000)
@@ -89,7 +98,7 @@ def test_a_replacement_that_is_overdue_is_undone(world, pair) -> None:
     assert world.heartbeat(pair[0], 1, instance="i-1") == ErrorCode.NONE
 
 
-def test_a_rebalance_during_the_replacement_answers_it(world, pair) -> None:
+def test_a_rebalance_during_the_replacement_answers_it(world: World, pair: tuple[str, str]) -> None:
     world.hold = True
     token = world.join(**STATIC)
     joined = world.join(pair[1], protocols=[world.protocol("range", b"changed")])
@@ -97,7 +106,9 @@ def test_a_rebalance_during_the_replacement_answers_it(world, pair) -> None:
     assert world.replies[token].generation_id == world.replies[joined].generation_id == 2
 
 
-def test_a_replacement_that_is_stored_during_a_rebalance_joins_it(world, pair) -> None:
+def test_a_replacement_that_is_stored_during_a_rebalance_joins_it(
+    world: World, pair: tuple[str, str]
+) -> None:
     world.hold = True
     token = world.join(**STATIC)
     _, newcomer = world.new_member()
@@ -108,7 +119,7 @@ def test_a_replacement_that_is_stored_during_a_rebalance_joins_it(world, pair) -
     assert world.replies[token].generation_id == world.replies[newcomer].generation_id == 2
 
 
-def test_two_replacements_at_once(world, pair) -> None:
+def test_two_replacements_at_once(world: World, pair: tuple[str, str]) -> None:
     world.hold = True
     first, second = world.join(**STATIC), world.join(**STATIC)
     assert world.replies[first].error_code == ErrorCode.FENCED_INSTANCE_ID
@@ -117,7 +128,7 @@ def test_two_replacements_at_once(world, pair) -> None:
     assert world.replies[second].error_code == ErrorCode.NONE
 
 
-def test_a_change_of_the_chosen_protocol_rebalances(world) -> None:
+def test_a_change_of_the_chosen_protocol_rebalances(world: World) -> None:
     first = world.join(
         group_instance_id="i-1", protocols=[world.protocol("a", b"1"), world.protocol("b", b"1")]
     )
@@ -130,13 +141,13 @@ def test_a_change_of_the_chosen_protocol_rebalances(world) -> None:
     assert world.replies[token].protocol_name == "b"
 
 
-def test_a_changed_subscription_alone_does_not(world, pair) -> None:
+def test_a_changed_subscription_alone_does_not(world: World, pair: tuple[str, str]) -> None:
     changed = [world.protocol("range", world.subscription("payments"))]
     assert world.replies[world.join(protocols=changed, **STATIC)].generation_id == 1
     assert world.state() == "Stable"
 
 
-def test_a_member_that_returns_between_join_and_sync_rebalances(world) -> None:
+def test_a_member_that_returns_between_join_and_sync_rebalances(world: World) -> None:
     leading = world.join(**STATIC)
     world.advance(3_000)
     leader = world.replies[leading].member_id
@@ -151,7 +162,7 @@ def test_a_member_that_returns_between_join_and_sync_rebalances(world) -> None:
     assert world.replies[returned].generation_id == 3
 
 
-def test_duplicates_are_fenced_everywhere(world, pair) -> None:
+def test_duplicates_are_fenced_everywhere(world: World, pair: tuple[str, str]) -> None:
     leader = pair[0]
     returned = world.replies[world.join(**STATIC)].member_id
     fenced = ErrorCode.FENCED_INSTANCE_ID
@@ -165,7 +176,7 @@ def test_duplicates_are_fenced_everywhere(world, pair) -> None:
     assert world.heartbeat(returned, 1, instance="nobody") is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_waiting_join_is_fenced_by_its_successor(world) -> None:
+def test_a_waiting_join_is_fenced_by_its_successor(world: World) -> None:
     first = world.join(**STATIC)
     second = world.join(**STATIC)
     assert world.replies[first].error_code == ErrorCode.FENCED_INSTANCE_ID
@@ -173,7 +184,9 @@ def test_a_waiting_join_is_fenced_by_its_successor(world) -> None:
     assert world.replies[second].error_code == ErrorCode.NONE
 
 
-def test_static_members_survive_a_missed_rebalance_until_their_session_ends(world, pair) -> None:
+def test_static_members_survive_a_missed_rebalance_until_their_session_ends(
+    world: World, pair: tuple[str, str]
+) -> None:
     leader, follower = pair
     token = world.join(follower, protocols=[world.protocol("range", world.subscription("x"))])
     for _ in range(6):
@@ -185,7 +198,9 @@ def test_static_members_survive_a_missed_rebalance_until_their_session_ends(worl
     assert {member.member_id for member in response.members} == {leader, follower}
 
 
-def test_without_anyone_the_join_goes_on_until_sessions_end(world, pair) -> None:
+def test_without_anyone_the_join_goes_on_until_sessions_end(
+    world: World, pair: tuple[str, str]
+) -> None:
     leader, follower = pair
     world.leave(follower)
     assert world.state() == "PreparingRebalance"
@@ -196,7 +211,7 @@ def test_without_anyone_the_join_goes_on_until_sessions_end(world, pair) -> None
     assert world.state() == "Empty"
 
 
-def test_an_administrator_removes_by_instance_id(world, pair) -> None:
+def test_an_administrator_removes_by_instance_id(world: World, pair: tuple[str, str]) -> None:
     [left] = world.replies[world.leave(("", "i-1"))].members
     assert (left.error_code, left.group_instance_id) == (ErrorCode.NONE, "i-1")
     [unknown] = world.replies[world.leave(("", "i-1"))].members
@@ -204,7 +219,9 @@ def test_an_administrator_removes_by_instance_id(world, pair) -> None:
     assert world.heartbeat(pair[1], 1) is ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def test_static_members_keep_their_ids_over_a_fail_over(world, pair) -> None:
+def test_static_members_keep_their_ids_over_a_fail_over(
+    world: World, pair: tuple[str, str]
+) -> None:
     later = world.fail_over(2)
     assert later.heartbeat(pair[0], 1, instance="i-1") == ErrorCode.NONE
     returned = later.replies[later.join(**STATIC)]

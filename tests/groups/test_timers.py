@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,15 +19,18 @@ STEPS = st.lists(
     max_size=60,
 )
 
+Step = tuple[Any, ...]
+"""What happens, and to which timer or for how long."""
 
-def fire_due(timers, now_ms) -> None:
+
+def fire_due(timers: Timers, now_ms: int) -> None:
     """Do everything that is due, one thing after the other."""
     while (deadline_ms := timers.next_deadline()) is not None and deadline_ms <= now_ms:
         timers.fire_first(Instant(now_ms, 0))
 
 
 @given(STEPS)
-def test_everything_fires_once_and_in_time(steps) -> None:
+def test_everything_fires_once_and_in_time(steps: list[Step]) -> None:
     timers, model, now_ms = Timers(), {}, 0
     fired = []
     for step in steps:
@@ -61,7 +65,7 @@ def test_heartbeats_do_not_grow_the_heap() -> None:
 def test_an_action_may_schedule_what_is_due_at_once() -> None:
     timers, seen = Timers(), []
 
-    def again(now) -> None:
+    def again(now: Instant) -> None:
         seen.append(now.monotonic_ms)
         if len(seen) < 3:
             timers.schedule("again", now.monotonic_ms, again)

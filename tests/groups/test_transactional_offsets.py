@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 import pytest
 
 from strandline.errors import ErrorCode
-from strandline.groups.effects import AppendMarker, AppendRecords
+from strandline.groups.effects import AppendMarker, AppendRecords, Effect
 from strandline.groups.settings import GroupSettings
-from strandline.protocol.coordinator_log import OpenRecord
+from strandline.protocol.coordinator_log import CoordinatorRecord, OpenRecord
 from strandline.protocol.messages.delete_groups import DeleteGroupsRequest
 from strandline.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -20,14 +23,22 @@ from strandline.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
 )
 from strandline.protocol.messages.write_txn_markers import WritableTxnMarker
-from strandline.types import LeaderEpoch, TopicPartition
-from tests.groups.conftest import World
+from strandline.types import LeaderEpoch, ProducerId, TopicPartition
+from tests.groups.world import World
 
 ORDERS_0 = TopicPartition("orders", 0)
-PRODUCER = 77
+PRODUCER = ProducerId(77)
 
 
-def pending_commit(world, offset, *, producer=PRODUCER, partition=0, metadata="", **fields):
+def pending_commit(
+    world: World,
+    offset: int,
+    *,
+    producer: int = PRODUCER,
+    partition: int = 0,
+    metadata: str = "",
+    **fields: Any,
+) -> int | None:
     """The error of an offset that a producer commits in its transaction; None: no answer yet."""
     item = TxnOffsetCommitRequestPartition(
         partition_index=partition, committed_offset=offset, committed_metadata=metadata
@@ -45,7 +56,7 @@ def pending_commit(world, offset, *, producer=PRODUCER, partition=0, metadata=""
     return None if response is None else response.topics[0].partitions[0].error_code
 
 
-def end(world, *, commits, producer=PRODUCER):
+def end(world: World, *, commits: bool, producer: int = PRODUCER) -> int | None:
     """Write a marker; its error, or None while it is not durable."""
     marker = WritableTxnMarker(
         producer_id=producer, producer_epoch=0, transaction_result=commits, coordinator_epoch=3
@@ -56,7 +67,7 @@ def end(world, *, commits, producer=PRODUCER):
     return None if response is None else response.error_code
 
 
-def stable(world, partition=0):
+def stable(world: World, partition: int = 0) -> tuple[int, int]:
     """(offset, error) as a reader of stable offsets is told."""
     wanted = OffsetFetchRequestTopics(name="orders", partition_indexes=[partition])
     group = OffsetFetchRequestGroup(group_id="g", topics=[wanted])
@@ -65,7 +76,7 @@ def stable(world, partition=0):
     return item.committed_offset, item.error_code
 
 
-def test_offsets_count_when_the_transaction_commits(world) -> None:
+def test_offsets_count_when_the_transaction_commits(world: World) -> None:
     world.commit_error((0, 1))
     assert pending_commit(world, 5) == ErrorCode.NONE
     assert world.offsets() == {ORDERS_0: 1}
@@ -75,7 +86,7 @@ def test_offsets_count_when_the_transaction_commits(world) -> None:
     assert stable(world) == (5, ErrorCode.NONE)
 
 
-def test_an_abort_leaves_what_was_there(world) -> None:
+def test_an_abort_leaves_what_was_there(world: World) -> None:
     world.commit_error((0, 1))
     pending_commit(world, 5)
     end(world, commits=False)
@@ -83,7 +94,7 @@ def test_an_abort_leaves_what_was_there(world) -> None:
     assert stable(world) == (1, ErrorCode.NONE)
 
 
-def test_an_aborted_group_that_never_was_is_forgotten(world) -> None:
+def test_an_aborted_group_that_never_was_is_forgotten(world: World) -> None:
     pending_commit(world, 5)
     assert world.state() == "Empty"
     end(world, commits=False)
@@ -91,7 +102,7 @@ def test_an_aborted_group_that_never_was_is_forgotten(world) -> None:
     assert world.offsets() == {}
 
 
-def test_a_marker_ends_the_transaction_of_its_producer_only(world) -> None:
+def test_a_marker_ends_the_transaction_of_its_producer_only(world: World) -> None:
     pending_commit(world, 5)
     pending_commit(world, 6, producer=78, partition=1)
     end(world, commits=True)
@@ -99,7 +110,7 @@ def test_a_marker_ends_the_transaction_of_its_producer_only(world) -> None:
     assert stable(world, 1) == (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
 
 
-def test_a_marker_counts_when_it_is_durable(world) -> None:
+def test_a_marker_counts_when_it_is_durable(world: World) -> None:
     pending_commit(world, 5)
     world.hold = True
     assert end(world, commits=True) is None
@@ -108,14 +119,14 @@ def test_a_marker_counts_when_it_is_durable(world) -> None:
     assert world.offsets() == {ORDERS_0: 5}
 
 
-def test_a_refused_marker_changes_nothing_and_its_error_is_told(world) -> None:
+def test_a_refused_marker_changes_nothing_and_its_error_is_told(world: World) -> None:
     pending_commit(world, 5)
     world.fail_with = ErrorCode.TRANSACTION_COORDINATOR_FENCED
     assert end(world, commits=True) == ErrorCode.TRANSACTION_COORDINATOR_FENCED
     assert stable(world) == (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
 
 
-def test_a_refused_commit_is_not_pending(world) -> None:
+def test_a_refused_commit_is_not_pending(world: World) -> None:
     world.fail_with = ErrorCode.INVALID_TXN_STATE
     assert pending_commit(world, 5) == ErrorCode.INVALID_TXN_STATE
     end(world, commits=True)
@@ -159,14 +170,14 @@ def test_a_refused_commit_does_not_bring_back_what_was_overtaken(world: World) -
     assert world.offsets() == {ORDERS_0: 9}
 
 
-def test_what_is_written_later_counts(world) -> None:
+def test_what_is_written_later_counts(world: World) -> None:
     pending_commit(world, 5)
     assert world.commit_error((0, 9)) == ErrorCode.NONE
     end(world, commits=True)
     assert world.offsets() == {ORDERS_0: 9}
 
 
-def test_a_deleted_group_does_not_come_back(world) -> None:
+def test_a_deleted_group_does_not_come_back(world: World) -> None:
     world.commit_error((0, 1))
     pending_commit(world, 5)
     [deleted] = world.answer(DeleteGroupsRequest(groups_names=["g"])).results
@@ -175,7 +186,7 @@ def test_a_deleted_group_does_not_come_back(world) -> None:
     assert world.offsets() == {}
 
 
-def test_a_pending_offset_keeps_the_one_before_from_expiring(world_type) -> None:
+def test_a_pending_offset_keeps_the_one_before_from_expiring(world_type: type[World]) -> None:
     world = world_type(GroupSettings(offsets_retention_ms=1000))
     world.commit_error((0, 1))
     pending_commit(world, 5)
@@ -183,9 +194,9 @@ def test_a_pending_offset_keeps_the_one_before_from_expiring(world_type) -> None
     assert world.offsets() == {ORDERS_0: 1}
 
 
-def test_members_are_fenced_and_others_taken_at_their_word(world) -> None:
+def test_members_are_fenced_and_others_taken_at_their_word(world: World) -> None:
     [member], generation = world.stable_group()
-    good = {"generation_id": generation, "member_id": member}
+    good: dict[str, Any] = {"generation_id": generation, "member_id": member}
     assert pending_commit(world, 5, **good) == ErrorCode.NONE
     assert pending_commit(world, 5) == ErrorCode.NONE
     wrong = good | {"generation_id": 99}
@@ -194,23 +205,26 @@ def test_members_are_fenced_and_others_taken_at_their_word(world) -> None:
     assert pending_commit(world, 5, **stranger) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_generation_of_an_unknown_group_is_refused(world) -> None:
+def test_a_generation_of_an_unknown_group_is_refused(world: World) -> None:
     error = pending_commit(world, 5, generation_id=3, member_id="m")
     assert error == ErrorCode.ILLEGAL_GENERATION
 
 
-def test_a_note_that_is_too_long_is_refused_by_itself(world) -> None:
+def test_a_note_that_is_too_long_is_refused_by_itself(world: World) -> None:
     error = pending_commit(world, 5, metadata="x" * 5000)
     assert error == ErrorCode.OFFSET_METADATA_TOO_LARGE
     assert stable(world) == (-1, ErrorCode.NONE)
 
 
 @pytest.mark.parametrize("commits", [True, False])
-def test_the_next_coordinator_knows_what_is_pending(world, commits) -> None:
+def test_the_next_coordinator_knows_what_is_pending(world: World, commits: bool) -> None:
     world.commit_error((0, 1))
     plain = list(world.log[0])
     pending_commit(world, 5)
-    records = [*plain, *(OpenRecord(PRODUCER, each) for each in world.log[0][len(plain) :])]
+    records: list[CoordinatorRecord | OpenRecord] = [
+        *plain,
+        *(OpenRecord(PRODUCER, each) for each in world.log[0][len(plain) :]),
+    ]
     world.coordinator.unload_partition(0, LeaderEpoch(2), world.now)
     world.load(0, LeaderEpoch(2), records)
     assert stable(world) == (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
@@ -218,17 +232,24 @@ def test_the_next_coordinator_knows_what_is_pending(world, commits) -> None:
     assert world.offsets() == {ORDERS_0: 5 if commits else 1}
 
 
-def test_a_coordinator_that_is_not_ready_is_asked_again(world) -> None:
+def test_a_coordinator_that_is_not_ready_is_asked_again(world: World) -> None:
     world.coordinator.unload_partition(0, LeaderEpoch(2), world.now)
     assert end(world, commits=True) == ErrorCode.NOT_LEADER_OR_FOLLOWER
     world.coordinator.start_loading(0, LeaderEpoch(3), world.now)
     assert end(world, commits=True) == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def test_the_log_is_told_whose_transaction_it_is(world) -> None:
-    effects = []
+def test_the_log_is_told_whose_transaction_it_is(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    effects: list[Effect] = []
     run = world.run
-    world.run = lambda given: (effects.extend(given), run(given))
+
+    def heard(given: Iterable[Effect]) -> None:
+        effects.extend(given)
+        run(given)
+
+    monkeypatch.setattr(world, "run", heard)
     pending_commit(world, 5)
     end(world, commits=False)
     [append] = [each for each in effects if isinstance(each, AppendRecords)]

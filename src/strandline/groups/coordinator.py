@@ -344,7 +344,7 @@ class GroupCoordinator:
         self,
         partition: int,
         epoch: LeaderEpoch,
-        records: Iterable[CoordinatorRecord],
+        records: Iterable[CoordinatorRecord | OpenRecord],
         now: Instant,
     ) -> tuple[list[Effect], LoadReport | None]:
         """Load a partition in one go."""

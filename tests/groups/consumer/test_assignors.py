@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from uuid import UUID
 
@@ -10,22 +11,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.groups.consumer.assignors import ASSIGNORS, MemberSpec
+from strandline.groups.consumer.assignors import ASSIGNORS, MemberSpec, PartitionCounts
+from strandline.groups.consumer.partitions import Partitions
 
 TOPICS = [UUID(int=number) for number in range(1, 5)]
 ORDERS, CLICKS = TOPICS[:2]
 COUNTS = st.fixed_dictionaries({topic: st.integers(1, 9) for topic in TOPICS})
+Members = Mapping[str, MemberSpec]
+Targets = Mapping[str, Partitions]
+
 MEMBER_IDS = st.lists(st.sampled_from("abcdefghij"), unique=True, max_size=8)
 
 
 @st.composite
-def same_subscriptions(draw):
+def same_subscriptions(draw: st.DrawFn) -> Members:
     topics = frozenset(draw(st.sets(st.sampled_from(TOPICS))))
     return {member: MemberSpec(topics) for member in draw(MEMBER_IDS)}
 
 
 @st.composite
-def other_subscriptions(draw):
+def other_subscriptions(draw: st.DrawFn) -> Members:
     return {
         member: MemberSpec(frozenset(draw(st.sets(st.sampled_from(TOPICS)))))
         for member in draw(MEMBER_IDS)
@@ -35,15 +40,15 @@ def other_subscriptions(draw):
 SUBSCRIPTIONS = same_subscriptions() | other_subscriptions()
 
 
-def partitions_of(target):
+def partitions_of(target: Partitions) -> set[tuple[UUID, int]]:
     return {(topic, number) for topic, numbers in target.items() for number in numbers}
 
 
-def with_targets(members, targets):
+def with_targets(members: Members, targets: Targets) -> dict[str, MemberSpec]:
     return {m: replace(spec, target=targets.get(m, {})) for m, spec in members.items()}
 
 
-def moved(before, after):
+def moved(before: Targets, after: Targets) -> int:
     """How many partitions have another owner than before, though that is still there."""
     return sum(
         len(partitions_of(before[member]) - partitions_of(after[member]))
@@ -54,7 +59,9 @@ def moved(before, after):
 
 @pytest.mark.parametrize("name", ASSIGNORS)
 @given(members=SUBSCRIPTIONS, counts=COUNTS, before=SUBSCRIPTIONS)
-def test_every_partition_has_one_owner_that_subscribes_to_it(name, members, counts, before) -> None:
+def test_every_partition_has_one_owner_that_subscribes_to_it(
+    name: str, members: Members, counts: PartitionCounts, before: Members
+) -> None:
     old = ASSIGNORS[name](before, counts)
     members = with_targets(members, old)
     targets = ASSIGNORS[name](members, counts)
@@ -70,7 +77,9 @@ def test_every_partition_has_one_owner_that_subscribes_to_it(name, members, coun
 
 
 @given(members=same_subscriptions(), counts=COUNTS, before=SUBSCRIPTIONS)
-def test_uniform_is_balanced_whatever_was_before(members, counts, before) -> None:
+def test_uniform_is_balanced_whatever_was_before(
+    members: Members, counts: PartitionCounts, before: Members
+) -> None:
     old = ASSIGNORS["uniform"](before, counts)
     targets = ASSIGNORS["uniform"](with_targets(members, old), counts)
     loads = [len(partitions_of(target)) for target in targets.values()]
@@ -78,7 +87,9 @@ def test_uniform_is_balanced_whatever_was_before(members, counts, before) -> Non
 
 
 @given(members=other_subscriptions(), counts=COUNTS, before=SUBSCRIPTIONS)
-def test_uniform_leaves_no_move_that_would_even_out_two_members(members, counts, before) -> None:
+def test_uniform_leaves_no_move_that_would_even_out_two_members(
+    members: Members, counts: PartitionCounts, before: Members
+) -> None:
     old = ASSIGNORS["uniform"](before, counts)
     targets = ASSIGNORS["uniform"](with_targets(members, old), counts)
     loads = {member: len(partitions_of(target)) for member, target in targets.items()}
@@ -90,13 +101,17 @@ def test_uniform_leaves_no_move_that_would_even_out_two_members(members, counts,
 
 
 @given(members=SUBSCRIPTIONS, counts=COUNTS)
-def test_uniform_moves_nothing_when_nothing_has_changed(members, counts) -> None:
+def test_uniform_moves_nothing_when_nothing_has_changed(
+    members: Members, counts: PartitionCounts
+) -> None:
     targets = ASSIGNORS["uniform"](members, counts)
     assert ASSIGNORS["uniform"](with_targets(members, targets), counts) == targets
 
 
 @given(members=same_subscriptions(), counts=COUNTS, more=st.sampled_from("klm"))
-def test_uniform_moves_to_a_new_member_no_more_than_its_share(members, counts, more) -> None:
+def test_uniform_moves_to_a_new_member_no_more_than_its_share(
+    members: Members, counts: PartitionCounts, more: str
+) -> None:
     if not members:
         return
     before = ASSIGNORS["uniform"](members, counts)
@@ -107,7 +122,9 @@ def test_uniform_moves_to_a_new_member_no_more_than_its_share(members, counts, m
 
 
 @given(members=same_subscriptions(), counts=COUNTS)
-def test_uniform_takes_nothing_from_those_that_stay_when_one_leaves(members, counts) -> None:
+def test_uniform_takes_nothing_from_those_that_stay_when_one_leaves(
+    members: Members, counts: PartitionCounts
+) -> None:
     if len(members) < 2:
         return
     before = ASSIGNORS["uniform"](members, counts)

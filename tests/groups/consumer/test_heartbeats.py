@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from strandline.errors import ErrorCode
@@ -13,18 +15,15 @@ from strandline.protocol.messages.consumer_groups_topic import (
     ConsumerGroupCurrentMemberAssignmentValue,
     TopicPartitions,
 )
+from tests.groups.consumer.world import Cluster, ConsumerWorld, code
 
 ALL_ORDERS = {("orders", number) for number in range(4)}
 SESSION_MS = 45_000
 REBALANCE_MS = 60_000
 
 
-def code(response):
-    return ErrorCode(response.error_code)
-
-
 class TestJoining:
-    def test_the_first_member_gets_everything_at_epoch_two(self, world) -> None:
+    def test_the_first_member_gets_everything_at_epoch_two(self, world: ConsumerWorld) -> None:
         member = world.client()
         answer = member.beat()
         assert (answer.member_id, answer.member_epoch) == ("m", 2)
@@ -32,7 +31,7 @@ class TestJoining:
         assert member.owned == ALL_ORDERS
         assert world.states() == ("Stable", 2, 2)
 
-    def test_old_clients_are_given_a_member_id(self, world) -> None:
+    def test_old_clients_are_given_a_member_id(self, world: ConsumerWorld) -> None:
         request = world.client(member_id="").request(
             topic_partitions=[], subscribed_topic_names=["orders"], rebalance_timeout_ms=1
         )
@@ -40,7 +39,9 @@ class TestJoining:
         assert len(answer.member_id) == 22
         assert world.describe().members[0].member_id == answer.member_id
 
-    def test_topics_that_are_not_there_are_waited_for(self, world, cluster) -> None:
+    def test_topics_that_are_not_there_are_waited_for(
+        self, world: ConsumerWorld, cluster: Cluster
+    ) -> None:
         member = world.client(topics=["later"])
         member.beat()
         assert member.owned == set()
@@ -67,16 +68,18 @@ class TestJoining:
             ({"member_epoch": -2}, "InstanceId can't be null."),
         ],
     )
-    def test_requests_that_make_no_sense(self, world, said, sentence) -> None:
+    def test_requests_that_make_no_sense(
+        self, world: ConsumerWorld, said: dict[str, Any], sentence: str
+    ) -> None:
         answer = world.client().beat(**said)
         assert (code(answer), answer.error_message) == (ErrorCode.INVALID_REQUEST, sentence)
 
-    def test_an_assignor_that_is_not_there(self, world) -> None:
+    def test_an_assignor_that_is_not_there(self, world: ConsumerWorld) -> None:
         answer = world.client().beat(server_assignor="sticky")
         assert code(answer) is ErrorCode.UNSUPPORTED_ASSIGNOR
-        assert answer.error_message.endswith("Supported assignors: uniform, range.")
+        assert (answer.error_message or "").endswith("Supported assignors: uniform, range.")
 
-    def test_a_full_group(self, consumer_world_type, cluster) -> None:
+    def test_a_full_group(self, consumer_world_type: type[ConsumerWorld], cluster: Cluster) -> None:
         settings = GroupSettings(consumer=ConsumerGroupSettings(members_max=1))
         world = consumer_world_type(settings, cluster=cluster)
         first, second = world.client("a"), world.client("b")
@@ -84,7 +87,7 @@ class TestJoining:
         assert code(second.beat()) is ErrorCode.GROUP_MAX_SIZE_REACHED
         assert code(first.beat()) is ErrorCode.NONE
 
-    def test_an_unknown_group_or_member(self, world) -> None:
+    def test_an_unknown_group_or_member(self, world: ConsumerWorld) -> None:
         stranger = world.client("stranger")
         stranger.epoch = 5
         assert code(stranger.beat()) is ErrorCode.GROUP_ID_NOT_FOUND
@@ -92,14 +95,14 @@ class TestJoining:
         stranger.epoch = 5
         assert code(stranger.beat()) is ErrorCode.UNKNOWN_MEMBER_ID
 
-    def test_what_is_said_once_holds(self, world) -> None:
+    def test_what_is_said_once_holds(self, world: ConsumerWorld) -> None:
         member = world.client(topics=["orders", "clicks"])
         member.beat()
         answer = member.beat()
         assert answer.assignment is None
         assert len(member.owned) == 6
 
-    def test_most_votes_choose_the_assignor(self, world) -> None:
+    def test_most_votes_choose_the_assignor(self, world: ConsumerWorld) -> None:
         world.client("a", server_assignor="range").beat()
         assert world.describe().assignor_name == "range"
         world.client("b").beat()
@@ -108,7 +111,9 @@ class TestJoining:
 
 
 class TestReconciliation:
-    def test_a_partition_is_given_up_before_another_member_gets_it(self, world) -> None:
+    def test_a_partition_is_given_up_before_another_member_gets_it(
+        self, world: ConsumerWorld
+    ) -> None:
         first, second = world.client("a"), world.client("b")
         first.beat()
         second.beat()
@@ -127,7 +132,7 @@ class TestReconciliation:
         assert not first.owned & second.owned
         assert world.states() == ("Stable", 3, 3)
 
-    def test_a_member_that_has_given_up_already_goes_on_at_once(self, world) -> None:
+    def test_a_member_that_has_given_up_already_goes_on_at_once(self, world: ConsumerWorld) -> None:
         first, second = world.client("a"), world.client("b")
         first.beat()
         second.beat()
@@ -135,7 +140,9 @@ class TestReconciliation:
         assert answer.member_epoch == 3
         assert len(first.owned) == 2
 
-    def test_what_is_not_subscribed_to_any_more_goes_at_once(self, world, cluster) -> None:
+    def test_what_is_not_subscribed_to_any_more_goes_at_once(
+        self, world: ConsumerWorld, cluster: Cluster
+    ) -> None:
         member = world.client(topics=["orders", "clicks"])
         member.beat()
         cluster.group_times = GroupTimes(assignment_interval_ms=60_000)
@@ -143,7 +150,9 @@ class TestReconciliation:
         assert member.owned == {("clicks", 0), ("clicks", 1)}
         assert world.states() == ("Assigning", 3, 2)
 
-    def test_assignments_are_not_computed_more_often_than_told(self, world, cluster) -> None:
+    def test_assignments_are_not_computed_more_often_than_told(
+        self, world: ConsumerWorld, cluster: Cluster
+    ) -> None:
         cluster.group_times = GroupTimes(assignment_interval_ms=1_000)
         first, second = world.client("a"), world.client("b")
         first.beat()
@@ -155,7 +164,7 @@ class TestReconciliation:
         assert world.states() == ("Reconciling", 3, 3)
 
     def test_a_clock_that_was_put_back_does_not_hold_up_the_next_assignment(
-        self, world, cluster
+        self, world: ConsumerWorld, cluster: Cluster
     ) -> None:
         cluster.group_times = GroupTimes(assignment_interval_ms=1_000)
         world.client("a").beat()
@@ -163,7 +172,7 @@ class TestReconciliation:
         world.client("b").beat()
         assert world.states() == ("Reconciling", 3, 3)
 
-    def test_new_partitions_bring_a_new_epoch(self, world, cluster) -> None:
+    def test_new_partitions_bring_a_new_epoch(self, world: ConsumerWorld, cluster: Cluster) -> None:
         member = world.client()
         member.beat()
         cluster.put("orders", 6)
@@ -172,7 +181,9 @@ class TestReconciliation:
         assert len(member.owned) == 6
         assert world.states() == ("Stable", 3, 3)
 
-    def test_a_topic_that_is_deleted_is_taken_away(self, world, cluster) -> None:
+    def test_a_topic_that_is_deleted_is_taken_away(
+        self, world: ConsumerWorld, cluster: Cluster
+    ) -> None:
         member = world.client(topics=["orders", "clicks"])
         member.beat()
         cluster.drop("orders")
@@ -182,7 +193,9 @@ class TestReconciliation:
         assert world.states() == ("Stable", 3, 3)
         assert member.owned == {("clicks", 0), ("clicks", 1)}
 
-    def test_replicas_that_move_to_other_racks_bring_a_new_epoch(self, world, cluster) -> None:
+    def test_replicas_that_move_to_other_racks_bring_a_new_epoch(
+        self, world: ConsumerWorld, cluster: Cluster
+    ) -> None:
         member = world.client()
         member.beat()
         cluster.rack_names = ["a", "c"]
@@ -190,7 +203,9 @@ class TestReconciliation:
         member.beat()
         assert world.states() == ("Stable", 3, 3)
 
-    def test_changes_of_other_topics_bring_none(self, world, cluster) -> None:
+    def test_changes_of_other_topics_bring_none(
+        self, world: ConsumerWorld, cluster: Cluster
+    ) -> None:
         member = world.client()
         member.beat()
         cluster.put("clicks", 9)
@@ -200,15 +215,15 @@ class TestReconciliation:
 
 
 class TestFencing:
-    def test_a_greater_epoch(self, world) -> None:
+    def test_a_greater_epoch(self, world: ConsumerWorld) -> None:
         member = world.client()
         member.beat()
         member.epoch = 9
         answer = member.beat()
         assert code(answer) is ErrorCode.FENCED_MEMBER_EPOCH
-        assert "greater member epoch (9)" in answer.error_message
+        assert "greater member epoch (9)" in (answer.error_message or "")
 
-    def test_the_epoch_before_is_that_of_a_lost_answer(self, world) -> None:
+    def test_the_epoch_before_is_that_of_a_lost_answer(self, world: ConsumerWorld) -> None:
         first, second = world.client("a"), world.client("b")
         first.beat()
         second.beat()
@@ -220,7 +235,7 @@ class TestFencing:
         answer = first.beat()
         assert (code(answer), answer.member_epoch) == (ErrorCode.NONE, 3)
 
-    def test_the_epoch_before_with_partitions_of_others(self, world) -> None:
+    def test_the_epoch_before_with_partitions_of_others(self, world: ConsumerWorld) -> None:
         first, second = world.client("a"), world.client("b")
         first.beat()
         second.beat()
@@ -229,7 +244,7 @@ class TestFencing:
         first.epoch, first.owned = 2, ALL_ORDERS
         assert code(first.beat()) is ErrorCode.FENCED_MEMBER_EPOCH
 
-    def test_a_fenced_member_comes_back_from_the_start(self, world) -> None:
+    def test_a_fenced_member_comes_back_from_the_start(self, world: ConsumerWorld) -> None:
         member = world.client()
         member.beat()
         member.epoch = 9
@@ -239,7 +254,7 @@ class TestFencing:
 
 
 class TestTime:
-    def test_a_member_that_is_silent_is_out(self, world) -> None:
+    def test_a_member_that_is_silent_is_out(self, world: ConsumerWorld) -> None:
         first, second = world.client("a"), world.client("b")
         world.settle(first, second)
         world.advance(SESSION_MS - 1_000)
@@ -250,7 +265,7 @@ class TestTime:
         assert first.owned == ALL_ORDERS
         assert code(second.beat()) is ErrorCode.UNKNOWN_MEMBER_ID
 
-    def test_a_member_that_does_not_give_up_is_out(self, world) -> None:
+    def test_a_member_that_does_not_give_up_is_out(self, world: ConsumerWorld) -> None:
         first, second = world.client("a"), world.client("b")
         first.beat()
         second.beat()
@@ -262,7 +277,7 @@ class TestTime:
         second.beat()
         assert second.owned == ALL_ORDERS
 
-    def test_the_sessions_of_a_loaded_group_begin_anew(self, world) -> None:
+    def test_the_sessions_of_a_loaded_group_begin_anew(self, world: ConsumerWorld) -> None:
         world.client().beat()
         world.advance(SESSION_MS - 1)
         later = world.fail_over(2)
@@ -271,7 +286,7 @@ class TestTime:
         later.advance(2)
         assert later.states()[0] == "Empty"
 
-    def test_a_group_has_times_of_its_own(self, world, cluster) -> None:
+    def test_a_group_has_times_of_its_own(self, world: ConsumerWorld, cluster: Cluster) -> None:
         cluster.group_times = GroupTimes(session_timeout_ms=1_000, heartbeat_interval_ms=300)
         member = world.client()
         assert member.beat().heartbeat_interval_ms == 300
@@ -280,7 +295,7 @@ class TestTime:
 
 
 class TestLeaving:
-    def test_partitions_of_one_that_leaves_are_free_at_once(self, world) -> None:
+    def test_partitions_of_one_that_leaves_are_free_at_once(self, world: ConsumerWorld) -> None:
         first, second = world.client("a"), world.client("b")
         world.settle(first, second)
         answer = first.leave()
@@ -288,7 +303,7 @@ class TestLeaving:
         second.beat()
         assert second.owned == ALL_ORDERS
 
-    def test_the_last_one_leaves_an_empty_group(self, world) -> None:
+    def test_the_last_one_leaves_an_empty_group(self, world: ConsumerWorld) -> None:
         member = world.client()
         member.beat()
         member.leave()
@@ -297,7 +312,7 @@ class TestLeaving:
 
 
 class TestStaticMembers:
-    def test_a_successor_takes_over_without_an_assignment(self, world) -> None:
+    def test_a_successor_takes_over_without_an_assignment(self, world: ConsumerWorld) -> None:
         first, other = world.client("a", instance_id="i"), world.client("b")
         world.settle(first, other)
         owned, epoch = first.owned, world.states()
@@ -308,32 +323,32 @@ class TestStaticMembers:
         assert world.states() == epoch
         assert code(first.beat()) is ErrorCode.FENCED_INSTANCE_ID
 
-    def test_an_instance_that_is_not_released(self, world) -> None:
+    def test_an_instance_that_is_not_released(self, world: ConsumerWorld) -> None:
         world.client("a", instance_id="i").beat()
         answer = world.client("c", instance_id="i").beat()
         assert code(answer) is ErrorCode.UNRELEASED_INSTANCE_ID
 
-    def test_one_that_went_for_a_while_too_long(self, world) -> None:
+    def test_one_that_went_for_a_while_too_long(self, world: ConsumerWorld) -> None:
         member = world.client("a", instance_id="i")
         member.beat()
         member.leave(-2)
         world.advance(SESSION_MS + 1)
         assert world.states()[0] == "Empty"
 
-    def test_one_that_goes_for_good(self, world) -> None:
+    def test_one_that_goes_for_good(self, world: ConsumerWorld) -> None:
         member = world.client("a", instance_id="i")
         member.beat()
         member.leave(-1)
         assert world.states()[0] == "Empty"
         assert code(world.client("c", instance_id="i").beat()) is ErrorCode.NONE
 
-    def test_an_unknown_instance(self, world) -> None:
+    def test_an_unknown_instance(self, world: ConsumerWorld) -> None:
         world.client("a").beat()
         stranger = world.client("s", instance_id="i")
         stranger.epoch = 3
         assert code(stranger.beat()) is ErrorCode.UNKNOWN_MEMBER_ID
 
-    def test_a_successor_with_another_subscription(self, world) -> None:
+    def test_a_successor_with_another_subscription(self, world: ConsumerWorld) -> None:
         first = world.client("a", instance_id="i")
         first.beat()
         first.leave(-2)
@@ -343,7 +358,7 @@ class TestStaticMembers:
 
 
 class TestDurability:
-    def test_an_answer_waits_for_its_records(self, world) -> None:
+    def test_an_answer_waits_for_its_records(self, world: ConsumerWorld) -> None:
         world.hold = True
         token = world.ask(
             world.client().request(
@@ -356,7 +371,9 @@ class TestDurability:
         assert world.replies[token].member_epoch == 2
         assert world.states() == ("Stable", 2, 2)
 
-    def test_an_answer_waits_for_the_records_of_others_that_it_rests_on(self, world) -> None:
+    def test_an_answer_waits_for_the_records_of_others_that_it_rests_on(
+        self, world: ConsumerWorld
+    ) -> None:
         first, second = world.client("a"), world.client("b")
         first.beat()
         world.hold = True
@@ -374,7 +391,9 @@ class TestDurability:
             (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.UNKNOWN_SERVER_ERROR),
         ],
     )
-    def test_a_change_that_is_refused_has_not_happened(self, world, refusal, told) -> None:
+    def test_a_change_that_is_refused_has_not_happened(
+        self, world: ConsumerWorld, refusal: ErrorCode, told: ErrorCode
+    ) -> None:
         first, second = world.client("a"), world.client("b")
         first.beat()
         world.fail_with = refusal
@@ -385,7 +404,7 @@ class TestDurability:
         world.settle(second, first)
         assert len(first.owned) == len(second.owned) == 2
 
-    def test_a_member_whose_fencing_is_refused_is_watched_again(self, world) -> None:
+    def test_a_member_whose_fencing_is_refused_is_watched_again(self, world: ConsumerWorld) -> None:
         world.client().beat()
         world.fail_with = ErrorCode.NOT_ENOUGH_REPLICAS
         world.advance(SESSION_MS + 1)
@@ -393,7 +412,9 @@ class TestDurability:
         world.advance(SESSION_MS + 1)
         assert world.states()[0] == "Empty"
 
-    def test_two_members_are_fenced_at_once_and_the_first_fencing_is_refused(self, world) -> None:
+    def test_two_members_are_fenced_at_once_and_the_first_fencing_is_refused(
+        self, world: ConsumerWorld
+    ) -> None:
         """Seed 110010241: handles of files ran out for the append of the first one only."""
         for member_id in ("a", "b"):
             world.client(member_id).beat()
@@ -403,7 +424,7 @@ class TestDurability:
         world.advance(SESSION_MS)
         assert world.states()[0] == "Empty"
 
-    def test_a_new_coordinator_finds_everything(self, world) -> None:
+    def test_a_new_coordinator_finds_everything(self, world: ConsumerWorld) -> None:
         first = world.client("a", instance_id="i", rack_id="r")
         second = world.client("b", topics=["orders", "clicks"])
         world.settle(first, second)
@@ -412,7 +433,7 @@ class TestDurability:
         later = world.fail_over(2)
         assert later.describe() == world.describe()
 
-    def test_groups_that_are_gone_stay_gone(self, world) -> None:
+    def test_groups_that_are_gone_stay_gone(self, world: ConsumerWorld) -> None:
         member = world.client()
         member.beat()
         member.leave()
@@ -421,7 +442,9 @@ class TestDurability:
         assert code(world.fail_over(2).describe()) is ErrorCode.GROUP_ID_NOT_FOUND
         assert member.world.client().beat().member_epoch == 2
 
-    def test_a_state_of_a_later_kafka_is_begun_anew(self, world, cluster) -> None:
+    def test_a_state_of_a_later_kafka_is_begun_anew(
+        self, world: ConsumerWorld, cluster: Cluster
+    ) -> None:
         member = world.client()
         member.beat()
         owned = TopicPartitions(topic_id=cluster.topics["orders"].topic_id, partitions=[0, 1])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Protocol
 
 import pytest
 
@@ -12,6 +12,7 @@ from strandline.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
 )
 from strandline.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from strandline.protocol.messages.txn_offset_commit import (
@@ -20,15 +21,26 @@ from strandline.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
 )
 from strandline.types import TopicPartition
+from tests.groups.consumer.world import Client, Cluster, ConsumerWorld
 
 DAY_MS = 24 * 3_600_000
 
 
+class Commit(Protocol):
+    """The error of a commit by a member: with its own epoch, unless told otherwise."""
+
+    def __call__(
+        self, member: Client, epoch: int | None = None, partition: int = 0, version: int = 9
+    ) -> ErrorCode: ...
+
+
 @pytest.fixture
-def commit(world, cluster):
+def commit(world: ConsumerWorld, cluster: Cluster) -> Commit:
     """The error of a commit of partition 0 of `orders` by a member."""
 
-    def commit(member, epoch=None, partition=0, version=9):
+    def commit(
+        member: Client, epoch: int | None = None, partition: int = 0, version: int = 9
+    ) -> ErrorCode:
         error = world.commit_error(
             (partition, 7),
             version=version,
@@ -41,33 +53,37 @@ def commit(world, cluster):
     return commit
 
 
-def fetch(world, member_id, epoch):
+def fetch(world: ConsumerWorld, member_id: str | None, epoch: int) -> int:
     group = OffsetFetchRequestGroup(
         group_id="g", member_id=member_id, member_epoch=epoch, topics=None
     )
     [found] = world.answer(OffsetFetchRequest(groups=[group])).groups
-    return found.error_code
+    code: int = found.error_code
+    return code
 
 
-def delete(world):
+def delete(world: ConsumerWorld) -> int:
     [result] = world.answer(DeleteGroupsRequest(groups_names=["g"])).results
-    return result.error_code
+    code: int = result.error_code
+    return code
 
 
 class TestCommits:
-    def test_with_the_epoch_of_the_member(self, world, commit) -> None:
+    def test_with_the_epoch_of_the_member(self, world: ConsumerWorld, commit: Commit) -> None:
         member = world.client()
         member.beat()
         assert commit(member) is ErrorCode.NONE
         assert world.offsets() == {TopicPartition("orders", 0): 7}
 
-    def test_with_another_epoch(self, world, commit) -> None:
+    def test_with_another_epoch(self, world: ConsumerWorld, commit: Commit) -> None:
         member = world.client()
         member.beat()
         assert commit(member, epoch=3) is ErrorCode.STALE_MEMBER_EPOCH
         assert commit(member, epoch=1) is ErrorCode.STALE_MEMBER_EPOCH
 
-    def test_with_an_older_epoch_for_what_the_member_has_had_since(self, world, commit) -> None:
+    def test_with_an_older_epoch_for_what_the_member_has_had_since(
+        self, world: ConsumerWorld, commit: Commit
+    ) -> None:
         first, second = world.client("a"), world.client("b")
         first.beat()
         world.settle(second, first)
@@ -78,7 +94,7 @@ class TestCommits:
         assert commit(first, epoch=2, partition=lost) is ErrorCode.STALE_MEMBER_EPOCH
         assert commit(second, epoch=2, partition=lost) is ErrorCode.STALE_MEMBER_EPOCH
 
-    def test_of_what_is_being_given_up(self, world, commit) -> None:
+    def test_of_what_is_being_given_up(self, world: ConsumerWorld, commit: Commit) -> None:
         first, second = world.client("a"), world.client("b")
         first.beat()
         second.beat()
@@ -87,19 +103,21 @@ class TestCommits:
         [going, _] = sorted(number for _, number in before - first.owned)
         assert commit(first, partition=going) is ErrorCode.NONE
 
-    def test_by_a_stranger(self, world, commit) -> None:
+    def test_by_a_stranger(self, world: ConsumerWorld, commit: Commit) -> None:
         world.client().beat()
         stranger = world.client("stranger")
         assert commit(stranger, epoch=2) is ErrorCode.UNKNOWN_MEMBER_ID
         assert commit(stranger, epoch=-1) is ErrorCode.UNKNOWN_MEMBER_ID
 
-    def test_by_an_administrator_when_the_group_is_empty(self, world, commit) -> None:
+    def test_by_an_administrator_when_the_group_is_empty(
+        self, world: ConsumerWorld, commit: Commit
+    ) -> None:
         member = world.client()
         member.beat()
         member.leave()
         assert commit(world.client(""), epoch=-1) is ErrorCode.NONE
 
-    def test_in_a_version_without_member_epochs(self, world, commit) -> None:
+    def test_in_a_version_without_member_epochs(self, world: ConsumerWorld, commit: Commit) -> None:
         member = world.client()
         member.beat()
         assert commit(member, version=8) is ErrorCode.UNSUPPORTED_VERSION
@@ -114,7 +132,9 @@ class TestCommits:
             ("", -1, ErrorCode.NONE),
         ],
     )
-    def test_in_a_transaction(self, world, member_id, epoch, error) -> None:
+    def test_in_a_transaction(
+        self, world: ConsumerWorld, member_id: str, epoch: int, error: ErrorCode
+    ) -> None:
         world.client().beat()
         request = TxnOffsetCommitRequest(
             group_id="g",
@@ -135,7 +155,7 @@ class TestCommits:
 
 
 class TestReading:
-    def test_with_and_without_a_member(self, world) -> None:
+    def test_with_and_without_a_member(self, world: ConsumerWorld) -> None:
         member = world.client()
         member.beat()
         assert fetch(world, None, -1) == ErrorCode.NONE
@@ -145,12 +165,12 @@ class TestReading:
 
 
 class TestEnds:
-    def test_a_group_with_members_is_not_deleted(self, world) -> None:
+    def test_a_group_with_members_is_not_deleted(self, world: ConsumerWorld) -> None:
         member = world.client()
         member.beat()
         assert delete(world) == ErrorCode.NON_EMPTY_GROUP
 
-    def test_a_group_goes_with_its_offsets(self, world, commit) -> None:
+    def test_a_group_goes_with_its_offsets(self, world: ConsumerWorld, commit: Commit) -> None:
         member = world.client()
         member.beat()
         commit(member)
@@ -161,7 +181,7 @@ class TestEnds:
         assert later.offsets() == {}
         assert later.state() is None
 
-    def test_a_deletion_that_is_refused(self, world, commit) -> None:
+    def test_a_deletion_that_is_refused(self, world: ConsumerWorld, commit: Commit) -> None:
         member = world.client()
         member.beat()
         commit(member)
@@ -173,7 +193,7 @@ class TestEnds:
 
     @pytest.mark.parametrize("refusal", [None, ErrorCode.NOT_ENOUGH_REPLICAS])
     def test_a_name_is_free_after_a_commit_beside_the_deletion(
-        self, world: Any, refusal: ErrorCode | None
+        self, world: ConsumerWorld, refusal: ErrorCode | None
     ) -> None:
         """Members were told COORDINATOR_NOT_AVAILABLE for ever."""
         first = world.client()
@@ -193,7 +213,7 @@ class TestEnds:
         assert world.client("later").beat().error_code == ErrorCode.NONE
         assert world.offsets() == ({TopicPartition("orders", 0): 5} if refusal is None else {})
 
-    def test_offsets_outlive_a_group_that_could_not_be_stored(self, world: Any) -> None:
+    def test_offsets_outlive_a_group_that_could_not_be_stored(self, world: ConsumerWorld) -> None:
         """The group was kept for ever, and did not exist."""
         member = world.client()
         world.hold = True
@@ -208,7 +228,7 @@ class TestEnds:
         assert member.beat().error_code == ErrorCode.NONE
 
     def test_offsets_of_topics_that_members_read_do_not_expire(
-        self, world, commit, cluster
+        self, world: ConsumerWorld, commit: Commit, cluster: Cluster
     ) -> None:
         member = world.client()
         member.beat()
@@ -224,7 +244,9 @@ class TestEnds:
             member.beat()
         assert world.offsets() == {}
 
-    def test_an_empty_group_ends_with_its_last_offset(self, world, commit) -> None:
+    def test_an_empty_group_ends_with_its_last_offset(
+        self, world: ConsumerWorld, commit: Commit
+    ) -> None:
         member = world.client()
         member.beat()
         commit(member)
@@ -235,16 +257,20 @@ class TestEnds:
         assert world.fail_over(2).state() is None
         assert world.offsets() == {}
 
-    def test_offsets_are_deleted_of_topics_without_a_subscriber(self, world, commit) -> None:
+    def test_offsets_are_deleted_of_topics_without_a_subscriber(
+        self, world: ConsumerWorld, commit: Commit
+    ) -> None:
         member = world.client(topics=["orders"])
         member.beat()
         commit(member)
 
-        def ask():
+        def ask() -> OffsetDeleteResponse:
             topic = OffsetDeleteRequestTopic(
                 name="orders", partitions=[OffsetDeleteRequestPartition(partition_index=0)]
             )
-            return world.answer(OffsetDeleteRequest(group_id="g", topics=[topic]))
+            answer: OffsetDeleteResponse
+            answer = world.answer(OffsetDeleteRequest(group_id="g", topics=[topic]))
+            return answer
 
         assert world.outcomes(ask().topics[0]) == [(0, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC)]
         member.beat(subscribed_topic_names=["clicks"])

@@ -7,11 +7,13 @@ coordinators that fail over with what was durable, topics that grow, subscriptio
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from strandline.errors import ErrorCode
+from tests.groups.consumer.world import Client, Cluster, ConsumerWorld
 
 NAMES = ("a", "b", "c", "d")
 TOPICS = (("orders",), ("clicks",), ("orders", "clicks"))
@@ -33,20 +35,23 @@ STEPS = st.lists(
     max_size=40,
 )
 
+Step = tuple[Any, ...]
+"""What happens, and to which members."""
+
 
 class Life:
     """A group, its members, and what happens to them."""
 
-    def __init__(self, world) -> None:
+    def __init__(self, world: ConsumerWorld) -> None:
         self.world = world
         self.epoch = 1
-        self.clients = {}
+        self.clients: dict[str, Client] = {}
         for index, name in enumerate(NAMES):
             instance = {"instance_id": f"i-{name}"} if index % 2 else {}
             self.clients[name] = world.client(name, TOPICS[index % len(TOPICS)], **instance)
-        self.incarnations = Counter()
+        self.incarnations: Counter[str] = Counter()
 
-    def do(self, step) -> None:
+    def do(self, step: Step) -> None:
         match step:
             case ("beat", name):
                 self.clients[name].beat()
@@ -73,12 +78,12 @@ class Life:
                     self.world.topics_changed(topic)
         self.check()
 
-    def lose(self, client) -> None:
+    def lose(self, client: Client) -> None:
         """The coordinator hears a heartbeat, and its answer gets lost."""
         if client.epoch:
             self.world.answer(client.request(topic_partitions=client.reported()))
 
-    def leave(self, name, epoch) -> None:
+    def leave(self, name: str, epoch: int) -> None:
         client = self.clients[name]
         if epoch == -2 and client.instance_id is None:
             return
@@ -88,7 +93,7 @@ class Life:
         fresh = self.world.client(f"{name}{self.incarnations[name]}", None, **client.first)
         self.clients[name] = fresh
 
-    def hold(self, first, second) -> None:
+    def hold(self, first: str, second: str) -> None:
         """Two heartbeats while the log does not answer."""
         world, world.hold = self.world, True
         asked = []
@@ -104,7 +109,7 @@ class Life:
         for client, token in asked:
             client.take(world.replies[token])
 
-    def fail_over(self, is_lossy) -> None:
+    def fail_over(self, is_lossy: bool) -> None:
         """Another broker takes over; what was appended and not durable is lost, or not."""
         self.epoch += 1
         world = self.world
@@ -153,7 +158,9 @@ class Life:
 
 @given(steps=STEPS)
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_random_lives(steps, consumer_world_type, cluster) -> None:
+def test_random_lives(
+    steps: list[Step], consumer_world_type: type[ConsumerWorld], cluster: Cluster
+) -> None:
     fresh = type(cluster)(orders=4, clicks=2)
     life = Life(consumer_world_type(cluster=fresh))
     for step in steps:
