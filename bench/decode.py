@@ -116,7 +116,7 @@ def with_twin(data: bytes, case: Case) -> int:
 
 def with_aiokafka(data: bytes, case: Case) -> int:
     """Records as objects, in compiled code."""
-    from aiokafka.record.memory_records import MemoryRecords  # type: ignore[import-untyped]
+    from aiokafka.record.memory_records import MemoryRecords
 
     del case
     return _count_batches(MemoryRecords(data))
@@ -124,7 +124,7 @@ def with_aiokafka(data: bytes, case: Case) -> int:
 
 def with_kafka_python(data: bytes, case: Case) -> int:
     """Records as objects, in Python."""
-    from kafka.record.memory_records import MemoryRecords  # type: ignore[import-untyped]
+    from kafka.record.memory_records import MemoryRecords
 
     del case
     return _count_batches(MemoryRecords(data))

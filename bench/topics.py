@@ -8,7 +8,7 @@ from collections.abc import Callable
 from confluent_kafka import KafkaException, TopicPartition
 
 # The module imports these two without declaring that it passes them on.
-from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 TIMEOUT_S = 30.0
 RETRY_S = 0.02
@@ -33,7 +33,7 @@ class Topics:
         topic = NewTopic(name, partitions, replica_assignment=assignment)
         for created in self._admin.create_topics([topic]).values():
             created.result(TIMEOUT_S)
-        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # it has no annotations
+        latest = OffsetSpec.latest()
         wanted = {TopicPartition(name, index): latest for index in range(partitions)}
 
         def ask_leaders() -> None:

@@ -22,6 +22,7 @@ from strandline.protocol.messages.incremental_alter_configs import (
 from strandline.protocol.messages.metadata import MetadataRequest
 from tests.broker.harness import PATIENCE_S, BrokerProcess, LocalBroker, Wire, works
 from tests.node.messages import batch, fetch, produce, produced
+from tests.process_limits import set_limits
 
 _MANY = 100
 """Connections that nothing makes in so many seconds."""
@@ -147,7 +148,7 @@ def test_without_descriptors_the_broker_goes_on_and_recovers(tmp_path: Path) -> 
             for _ in range(3):
                 assert produced(known.ask(produce(batch(b"a")), 9)).error_code == 0
             limit = process.open_files() + 5
-            resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (limit, limit))
+            set_limits(process.pid, resource.RLIMIT_NOFILE, (limit, limit))
             crowd = [Wire(process.port) for _ in range(40)]
             for _ in range(20):
                 assert produced(known.ask(produce(batch(b"b")), 9)).error_code == 0

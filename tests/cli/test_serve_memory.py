@@ -10,6 +10,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Message, Producer
 
 from tests.cli.test_serve_handles import serving
+from tests.process_limits import limits_of, set_limits
 
 LARGE, SMALL = 64 << 20, b"small"
 ROOM = 24 << 20
@@ -42,8 +43,8 @@ def test_a_request_without_memory_is_refused_and_others_are_served(tmp_path: Pat
     with serving(tmp_path, 4096, *arguments) as broker:
         assert produce(broker.address, bytes(LARGE), 60_000) is None
         pid = broker.process.pid
-        _, hard = resource.prlimit(pid, resource.RLIMIT_AS)
-        resource.prlimit(pid, resource.RLIMIT_AS, (virtual_bytes(pid) + ROOM, hard))
+        _, hard = limits_of(pid, resource.RLIMIT_AS)
+        set_limits(pid, resource.RLIMIT_AS, (virtual_bytes(pid) + ROOM, hard))
         refused = produce(broker.address, bytes(LARGE), 3_000)
         assert refused is not None
         assert refused.code() == KafkaError._MSG_TIMED_OUT
@@ -62,7 +63,7 @@ def test_a_request_without_memory_is_refused_and_others_are_served(tmp_path: Pat
         found = [value for message in consumer.consume(2, 60) if (value := message.value())]
         consumer.close()
         assert [len(value) for value in found] == [LARGE, len(SMALL)]
-        resource.prlimit(pid, resource.RLIMIT_AS, (hard, hard))
+        set_limits(pid, resource.RLIMIT_AS, (hard, hard))
         said = broker.log()
         assert "There is no memory to serve a connection of 127.0.0.1" in said
         assert "Traceback" not in said

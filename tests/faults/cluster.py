@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.faults import replicas
 from tests.faults.network import Gate, Network, Node

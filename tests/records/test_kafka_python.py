@@ -16,8 +16,8 @@ from strandline.types import Offset, ProducerEpoch, ProducerId
 with warnings.catch_warnings():
     # The library reads its own files through a deprecated function while it is imported.
     warnings.simplefilter("ignore", DeprecationWarning)
-    from kafka.record import MemoryRecords  # type: ignore[import-untyped]
-    from kafka.record.default_records import (  # type: ignore[import-untyped]
+    from kafka.record import MemoryRecords
+    from kafka.record.default_records import (
         DefaultRecordBatchBuilder,
     )
 

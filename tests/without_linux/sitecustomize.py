@@ -30,4 +30,4 @@ for module, names in ((os, _OF_OS), *_OF_OTHERS):
         if hasattr(module, name):
             delattr(module, name)
 
-fcntl.F_FULLFSYNC = 51
+vars(fcntl)["F_FULLFSYNC"] = 51
