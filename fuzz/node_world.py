@@ -51,7 +51,8 @@ from strandline.node.effects import (
 )
 from strandline.node.node import Node
 from strandline.storage.log import Log
-from strandline.storage.log_directory import LogDirectory, LogToLoad
+from strandline.storage.log_directory import LogDirectory
+from strandline.storage.log_to_load import LogToLoad
 from strandline.storage.memory_files import MemoryFiles
 from strandline.types import BrokerId, Instant, LeaderEpoch, TopicPartition
 

@@ -12,7 +12,7 @@ import struct
 from collections.abc import Callable
 from contextlib import suppress
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 from fuzz.node_world import feed
 from strandline.authorization.acls import PatternType, ResourcePattern, ResourceType
@@ -35,7 +35,7 @@ from strandline.errors import (
     StorageError,
 )
 from strandline.groups.consumer_protocol import assigned_partitions, subscribed_topics
-from strandline.groups.offset_records import CoordinatorRecord, decode_record
+from strandline.groups.offset_records import decode_record
 from strandline.node.authentication.delegation_tokens import TokenCredential
 from strandline.node.authentication.distinguished_name import subject_of
 from strandline.node.authentication.mechanisms import Authenticated, Plain, Refused
@@ -43,6 +43,7 @@ from strandline.node.authentication.principal_rules import PrincipalRules
 from strandline.node.authentication.scram_server import Scram
 from strandline.node.authentication.tokens import BadToken, OauthBearer
 from strandline.protocol.apis import KNOWN
+from strandline.protocol.coordinator_log import CoordinatorRecord
 from strandline.protocol.framing import parse_request_header, parse_response_header, split_frames
 from strandline.protocol.schema import decode_from
 from strandline.records.batch import HEADER_BYTES, iterate_headers, parse_header, set_crc
@@ -63,7 +64,7 @@ from strandline.storage.checkpoint_file import OffsetCheckpoint
 from strandline.storage.directory_names import parse_directory_name
 from strandline.storage.leader_epochs import LeaderEpochs
 from strandline.storage.log import Log
-from strandline.storage.log_directory import LogToLoad
+from strandline.storage.log_to_load import LogToLoad
 from strandline.storage.memory_files import MemoryFiles
 from strandline.storage.meta_properties import read_meta_properties
 from strandline.storage.partition_metadata import read_topic_id
@@ -168,10 +169,11 @@ def _columns(builder: ColumnBuilder, batch: bytearray) -> tuple[object, ...]:
             error = str(raised)
     seen = (position, builder.rows, builder.size_bytes, builder.next_offset, error)
     made = builder.columns()
-    buffers = (*made.key, *made.value, made.offset, made.timestamp, made.timestamp_type)
+    buffers: list[Any] = [*made.key, *made.value]
+    buffers += [made.offset, made.timestamp, made.timestamp_type]
     if made.headers is not None:
-        buffers += (made.headers.offsets, made.headers.validity)
-        buffers += (*made.headers.key, *made.headers.value)
+        buffers += [made.headers.offsets, made.headers.validity]
+        buffers += [*made.headers.key, *made.headers.value]
     return (*seen, *(None if each is None else bytes(memoryview(each)) for each in buffers))
 
 

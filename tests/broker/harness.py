@@ -14,9 +14,11 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
-from strandline.broker.startup import Broker, StartReport, start_broker
+from strandline.broker.running import Broker
+from strandline.broker.start_report import StartReport
+from strandline.broker.startup import start_broker
 from strandline.config.broker import BrokerConfig
 from strandline.config.load import load_broker_config
 from strandline.protocol.apis import KNOWN, ApiKey
@@ -234,7 +236,7 @@ class Wire:
             filled += count
         return bytes(pieces)
 
-    def __enter__(self) -> Wire:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

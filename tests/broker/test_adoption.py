@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from strandline.broker.startup import Broker, start_broker
+from strandline.broker.running import Broker
+from strandline.broker.startup import start_broker
 from strandline.cluster.image import ClusterImage
 from strandline.cluster.znodes import ConfigResource, ResourceKind
 from strandline.config.load import load_broker_config

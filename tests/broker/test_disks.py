@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
+from functools import partial
 from itertools import count, takewhile
 from pathlib import Path
 
@@ -126,6 +127,11 @@ def create(wire: Wire, topic: str) -> tuple[int, str]:
     return result.error_code, result.error_message or ""
 
 
+def is_written(wire: Wire, topic: str) -> bool:
+    """Whether a record is taken."""
+    return write(wire, topic) == 0
+
+
 def test_logs_and_metadata_on_one_full_disk_go_on_when_there_is_room(disk: Disk) -> None:
     data = disk("only")
     often = "log.flush.offset.checkpoint.interval.ms=100"
@@ -149,7 +155,7 @@ def test_logs_and_metadata_on_one_full_disk_go_on_when_there_is_room(disk: Disk)
         assert write(wire, "t", 4096) == 0
         assert create(wire, "late")[0] == 0
         for topic in ("late", *made):
-            until(lambda topic=topic: write(wire, topic) == 0, "the new topic is written to")
+            until(partial(is_written, wire, topic), "the new topic is written to")
         assert process.stop(), "nothing is broken"
     assert "offline" not in process.errors.read_text()
 
@@ -236,4 +242,6 @@ def _check_with_librdkafka(port: int, lost: str, kept: str) -> None:
     assert error is not None
     assert error.code() == KafkaError._MSG_TIMED_OUT
     described = AdminClient({"bootstrap.servers": address}).list_topics(timeout=_PATIENCE_S)
-    assert described.topics[lost].partitions[0].error.code() == KafkaError.LEADER_NOT_AVAILABLE
+    trouble = described.topics[lost].partitions[0].error
+    assert trouble is not None
+    assert trouble.code() == KafkaError.LEADER_NOT_AVAILABLE

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -216,6 +217,10 @@ def run_history(
     return None
 
 
+def _note(states: list[list[object]], now: NodeTree) -> None:
+    states.append(contents(now))
+
+
 def test_the_failure_of_any_file_call_leaves_the_old_or_the_new_state() -> None:
     seen: set[str | None] = set()
     for number in range(1, 200):
@@ -223,9 +228,7 @@ def test_the_failure_of_any_file_call_leaves_the_old_or_the_new_state() -> None:
         tree = durable(files, SMALL_JOURNAL)
         states = [contents(tree.tree)]
         failing = FailingAt(files, number)
-        error = run_history(
-            tree, history(), lambda now, states=states: states.append(contents(now))
-        )
+        error = run_history(tree, history(), partial(_note, states))
         seen.add(failing.failed)
         files.on_call = lambda operation, path: None
         if failing.failed is None:
@@ -524,7 +527,7 @@ def test_seeds_notice_what_a_full_disk_must_not_lead_to(
         true_sync(self, StorageError(str(error)), size)
 
     def trusts(self: DurableTree, error: StorageError, size: int) -> None:
-        self._journal.failed = False
+        self._journal.failed = False  # type: ignore[misc]  # a file in memory lets itself be told
         true_sync(self, error, size)
 
     def opens(self: DurableTree, path: str, data: bytes) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from strandline.broker import direct_selector, loop_rounds
+from strandline.broker import direct_selector
 from strandline.broker.direct_selector import DirectSelector
 from strandline.broker.event_loop import BrokerLoop, TimedSelector, loop_use, readiness_of
 from strandline.node.status.broker_document import EventLoop
@@ -30,7 +30,7 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now_ns = 1_000_000_000
-        monkeypatch.setattr(loop_rounds.time, "monotonic_ns", lambda: self.now_ns)
+        monkeypatch.setattr(time, "monotonic_ns", lambda: self.now_ns)
 
     def passes(self, milliseconds: float) -> None:
         self.now_ns += int(milliseconds * 1_000_000)

@@ -88,9 +88,10 @@ def test_a_system_that_allows_less_than_it_says_gets_what_it_allows(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """macOS has no hard limit and refuses more than OPEN_MAX."""
+    import resource as limits
+
     from strandline.broker import handle_budget
 
-    limits = handle_budget.resource
     tried: list[int] = []
 
     def set_limit(what: int, limit: tuple[int, int]) -> None:

@@ -8,6 +8,7 @@ import socket
 import ssl
 import threading
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from strandline.broker.server_tls import ServerTls
 from strandline.broker.tls_listener import Certificates, client_context
 from strandline.broker.tls_socket import TlsSocket
 from strandline.broker.transport import Transport
+from strandline.broker.transport_host import Watched
 from strandline.broker.turns import read_clock
 from strandline.config.listener_settings import ListenerSettings
 from strandline.node.effects import Ask, Dial, HangUp, LinkId
@@ -152,7 +154,7 @@ class Rig:
         event(read_clock())
         self.end()
 
-    def watch(self, transport: Transport[Any], *, read: bool, write: bool) -> None:
+    def watch(self, transport: Watched, *, read: bool, write: bool) -> None:
         for wanted, add, remove, call in (
             (read, self._loop.add_reader, self._loop.remove_reader, transport.on_readable),
             (write, self._loop.add_writer, self._loop.remove_writer, transport.on_writable),
@@ -343,11 +345,15 @@ def test_links_close_after_the_handshakes_that_they_wait_for() -> None:
     tls = ServerTls(links=Certificates(settings, client_context))
 
     async def test(rig: Rig, peer: Peer) -> None:
+
+        def has_handshakes(wanted: int) -> bool:
+            return len(rig.handshakes) == wanted
+
         for number in range(1, 5):
             rig.dial(peer.port)
             accepted = await peer.accepted()
             await accepted.first_byte()
-            await rig.until(lambda wanted=number: len(rig.handshakes) == wanted)
+            await rig.until(partial(has_handshakes, number))
         rig.handshakes.close()
         assert len(rig.handshakes) == 0
         rig.links.close()

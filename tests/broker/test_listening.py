@@ -21,6 +21,7 @@ from strandline.protocol.messages.describe_configs import (
 from strandline.protocol.messages.metadata import MetadataRequest
 from strandline.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from strandline.protocol.messages.sasl_handshake import SaslHandshakeRequest
+from strandline.types import BrokerId
 from tests.broker.harness import PATIENCE_S, LocalBroker, Wire, works
 from tests.certificates import Authority
 
@@ -55,13 +56,13 @@ def change(broker: LocalBroker, settings: Mapping[str, str | None]) -> tuple[int
 def endpoints(broker: LocalBroker) -> dict[str, Endpoint]:
     """What the cluster knows of the broker."""
     image = broker.call(lambda: broker.broker.node.metadata.image)
-    return {each.listener: each for each in image.brokers[1].endpoints}
+    return {each.listener: each for each in image.brokers[BrokerId(1)].endpoints}
 
 
 def remembered(broker: LocalBroker) -> set[str]:
     """What the cluster knows of the broker even when it is down."""
     image = broker.call(lambda: broker.broker.node.metadata.image)
-    return {each.listener for each in image.registrations[1].endpoints}
+    return {each.listener for each in image.registrations[BrokerId(1)].endpoints}
 
 
 def until(condition: Callable[[], bool]) -> None:

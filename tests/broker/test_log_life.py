@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -80,6 +81,10 @@ def ends(wire: Wire) -> tuple[int, int]:
     return found[0], found[1]
 
 
+def begins_at(wire: Wire, offset: int) -> bool:
+    return ends(wire)[0] == offset
+
+
 def read(wire: Wire) -> list[int]:
     """The offsets of all records from the log's start on."""
     start, end = ends(wire)
@@ -143,7 +148,7 @@ def test_kill_9_while_segments_are_deleted(tmp_path: Path, start: Start) -> None
             first, now_end = ends(wire)
             assert now_end == end
             assert said <= first <= end - 5
-            until(lambda at=wire, to=end - 5: ends(at)[0] == to, "retention goes on")
+            until(partial(begins_at, wire, end - 5), "retention goes on")
             assert read(wire) == list(range(end - 5, end))
             configure(wire, retention_ms="-1")
     assert process.stop()

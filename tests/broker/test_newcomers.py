@@ -91,10 +91,14 @@ def test_what_is_given_up_or_paused_is_not_called(
             crowd.remove_writer(first)
             is_written.set()
 
+        def readable() -> None:
+            done.append("read")
+            give_up()
+
         for ours, theirs in ((first, first_client), (second, second_client)):
             theirs.send(b"x")
             # Whichever is first gives both up.
-            crowd.add_reader(ours, lambda: (done.append("read"), give_up()))
+            crowd.add_reader(ours, readable)
 
         def give_up() -> None:
             for ours in (first, second):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from strandline.broker.readiness import offline_notice
+from strandline.types import BrokerId
 from tests.node.cluster_world import ClusterWorld
 
 
@@ -37,7 +38,7 @@ def test_partitions_that_only_wait_for_the_controller_are_not_called_lost() -> N
     world.create_topic("t", (1,))
     image = world.image
     topic = image.topics["t"]
-    waiting = replace(topic, partitions={0: replace(topic.partitions[0], leader=-1)})
+    waiting = replace(topic, partitions={0: replace(topic.partitions[0], leader=BrokerId(-1))})
     notice = offline_notice(replace(image, topics={"t": waiting}))
     assert notice == "Offline partitions: 1 of 1. Leaders are still to be elected."
     world.check()

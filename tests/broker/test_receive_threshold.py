@@ -46,7 +46,8 @@ class Sender:
     def shake_hands(self, ours: TlsSocket) -> None:
         done = [False, False]
         while not all(done):
-            for number, end in enumerate((self.tls, ours)):
+            ends: tuple[ssl.SSLObject | TlsSocket, ...] = (self.tls, ours)
+            for number, end in enumerate(ends):
                 try:
                     end.do_handshake()
                     done[number] = True

@@ -61,7 +61,7 @@ from tests.broker.store_worlds import LONG_MS, Follower, until
 
 Scenario: TypeAlias = Callable[[StoreServer], Awaitable[None]]
 
-paths = st.text(st.characters(blacklist_categories=("Cs",)), max_size=40)
+paths = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 numbers = st.integers(0, 2**62)
 versions = st.integers(-1, 2**31 - 1)
 stats = st.builds(

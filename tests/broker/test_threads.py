@@ -63,7 +63,8 @@ def test_one_thread_does_the_handshakes_if_there_is_no_second(
     authority = Authority(tmp_path)
     settings = secured(authority.issue("broker", "127.0.0.1"))
     with LocalBroker(tmp_path / "data", *settings) as broker:
-        start, started = threading.Thread.start, []
+        start = threading.Thread.start
+        started: list[threading.Thread] = []
 
         def start_one(thread: threading.Thread) -> None:
             if started:

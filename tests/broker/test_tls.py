@@ -25,6 +25,7 @@ from strandline.node.authentication.der import expires_ms
 from strandline.protocol.messages import incremental_alter_configs as configs
 from strandline.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from strandline.protocol.messages.metadata import MetadataRequest
+from strandline.types import BrokerId
 from tests.broker.harness import PATIENCE_S, LocalBroker, Wire
 from tests.certificates import Authority, Certificate
 from tests.node.messages import batch, produce
@@ -58,6 +59,8 @@ def port_of(broker: LocalBroker, name: str) -> int:
 
 class TlsWire(Wire):
     """A client within TLS."""
+
+    socket: ssl.SSLSocket
 
     def __init__(self, port: int, context: ssl.SSLContext) -> None:
         super().__init__(port)
@@ -136,7 +139,9 @@ def test_each_client_is_told_the_addresses_of_its_own_listener(
             assert wire.ask(MetadataRequest(topics=None), 9).brokers[0].port == plain
         with TlsWire(tls, context_of(authority)) as wire:
             assert wire.ask(MetadataRequest(topics=None), 9).brokers[0].port == tls
-        registered = broker.call(lambda: broker.broker.node.metadata.image.brokers[1].endpoints)
+        registered = broker.call(
+            lambda: broker.broker.node.metadata.image.brokers[BrokerId(1)].endpoints
+        )
         assert [(each.listener, each.protocol, each.port) for each in registered] == [
             ("PLAINTEXT", "PLAINTEXT", plain),
             ("SSL", "SSL", tls),
