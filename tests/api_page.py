@@ -95,7 +95,8 @@ def _class(name: str, described: type) -> Iterator[str]:
     yield f"### {name}\n"
     is_plain = issubclass(described, (Exception, enum.Enum))
     if not is_plain:
-        yield _code(f"{name}{_signature(described.__init__, is_method=True)}")
+        made = described.__init__  # type: ignore[misc]  # of this very class
+        yield _code(f"{name}{_signature(made, is_method=True)}")
     yield _prose(described)
     if is_plain:
         return

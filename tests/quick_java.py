@@ -163,7 +163,12 @@ def _run_kafka(home: Path) -> None:
     properties = home / "kafka.properties"
     properties.write_text(_KAFKA.format(port=port, controller_port=controller_port, home=home))
     jars = f"{os.environ['STRANDLINE_KAFKA_JARS']}/*"
-    start = [home / "bin" / "java", "-Dorg.apache.logging.log4j.level=OFF", "-cp", jars]
+    start: list[str | Path] = [
+        home / "bin" / "java",
+        "-Dorg.apache.logging.log4j.level=OFF",
+        "-cp",
+        jars,
+    ]
     tool = [*start, "kafka.tools.StorageTool", "format", "-t", _CLUSTER_ID, "-c", properties]
     subprocess.run(tool, check=True, stdout=subprocess.DEVNULL, timeout=_PATIENCE_S)
     with subprocess.Popen([*start, "kafka.Kafka", properties], stdout=subprocess.DEVNULL) as kafka:

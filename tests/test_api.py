@@ -30,7 +30,7 @@ def test_every_name_is_on_a_shelf_of_the_page_and_can_be_imported() -> None:
 
 def test_other_names_are_refused() -> None:
     with pytest.raises(AttributeError, match="has no attribute 'ControllerLoop'"):
-        _ = strandline.ControllerLoop  # type: ignore[attr-defined]
+        _ = strandline.ControllerLoop
 
 
 def test_importing_the_package_imports_nothing_of_it() -> None:

@@ -16,7 +16,7 @@ def test_a_number_that_is_newer_than_the_list_is_an_unknown_error(number: int) -
 @pytest.mark.parametrize("value", ["NONE", None, 1.5])
 def test_what_is_no_number_is_no_code(value: object) -> None:
     with pytest.raises(ValueError, match="not a valid ErrorCode"):
-        ErrorCode(value)
+        ErrorCode(value)  # type: ignore[arg-type]  # no number on purpose
 
 
 def test_an_unknown_outcome_is_not_repeated_as_if_nothing_had_happened() -> None:

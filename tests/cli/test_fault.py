@@ -166,15 +166,16 @@ def test_a_slow_disk_holds_its_broker_up(run: Run, addresses: str) -> None:
     assert text == f"Writing records takes broker {leader} 60000 ms more, until 'heal'.\n"
     produce(addresses)  # it is answered, and then the disk takes its time
     with pytest.raises(ProtocolError) as refused:
-        produce(addresses, request_timeout_ms=500, operation_timeout_ms=500)
+        produce(addresses, ClientSettings(request_timeout_ms=500, operation_timeout_ms=500))
     assert refused.value.code in (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.BROKER_NOT_AVAILABLE)
     assert run("fault", "heal").code == 0
     produce(addresses)
 
 
-def produce(addresses: str, **settings: int) -> None:
-    cluster = ClusterClient(addresses, ClientSettings(**settings))
-    patience = ProducerSettings(delivery_timeout_ms=settings.get("operation_timeout_ms", 30_000))
+def produce(addresses: str, settings: ClientSettings | None = None) -> None:
+    cluster = ClusterClient(addresses, settings)
+    limit_ms = 30_000 if settings is None else settings.operation_timeout_ms
+    patience = ProducerSettings(delivery_timeout_ms=limit_ms)
     with cluster as client, Producer(client, patience) as producer:
         producer.send("slow", b"m")
         producer.flush().raise_failure()

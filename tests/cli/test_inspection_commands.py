@@ -32,8 +32,9 @@ def run(cluster: Cluster) -> Run:
     return lambda *arguments: run_here(arguments, cluster.bootstrap_servers)
 
 
-def send(servers: str, topic: str, *values: bytes, **settled: int) -> None:
-    settings = ProducerSettings(**settled)
+def send(
+    servers: str, topic: str, *values: bytes, settings: ProducerSettings | None = None
+) -> None:
     with ClusterClient(servers) as client, Producer(client, settings) as producer:
         for value in values:
             producer.send(topic, value, key=b"k", partition=0)
@@ -124,7 +125,12 @@ def test_why_a_produce_is_refused(cluster: Cluster, run: Run) -> None:
     )
     try:
         with pytest.raises(ProtocolError):
-            send(cluster.bootstrap_servers, "strict", b"m", delivery_timeout_ms=3000)
+            send(
+                cluster.bootstrap_servers,
+                "strict",
+                b"m",
+                settings=ProducerSettings(delivery_timeout_ms=3000),
+            )
         ended = run("why", "strict/0")
         assert "only 2 of 3 replicas that acks=all needs are in sync" in ended.out
         assert "broker 3 is not registered" in ended.out
@@ -225,7 +231,9 @@ def entry(cluster: Cluster) -> str:
     send(servers, "lost", b"kept 0", b"kept 1")
     cluster.partition((1,), (2, 3))
     # Who asks broker 1 is told that it leads, also when the others have elected another.
-    send(cluster.brokers[0].address, "lost", b"lost 2", b"lost 3", acks=1)
+    send(
+        cluster.brokers[0].address, "lost", b"lost 2", b"lost 3", settings=ProducerSettings(acks=1)
+    )
     cluster.wait_for_leader("lost", other_than=1)
     cluster.heal()
     cluster.wait_until_in_sync("lost")

@@ -113,7 +113,7 @@ class Group:
     """Consumers of one group in threads."""
 
     def __init__(self, address: str, topic: str, count: int) -> None:
-        self.seen: set[tuple[int, int]] = set()
+        self.seen: set[tuple[int | None, int | None]] = set()
         self._stop = threading.Event()
         self._threads = [
             threading.Thread(target=self._consume, args=(address, topic)) for _ in range(count)
@@ -161,7 +161,7 @@ def test_three_brokers_in_256_open_files(tmp_path: Path) -> None:
 
         until(has_leaders, "leaders")
         failed: list[KafkaError] = []
-        written: set[tuple[int, int]] = set()
+        written: set[tuple[int | None, int | None]] = set()
 
         def delivered(error: KafkaError | None, message: Message) -> None:
             if error is not None:

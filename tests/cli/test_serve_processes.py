@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, Message, Producer
 
 from strandline.lakehouse.tables.definition import TableSpec
 from strandline.lakehouse.tables.spec import save_spec
@@ -81,14 +81,17 @@ def partition(address: str) -> Any:
 def produce(address: str, begin: int, amid: Callable[[], None] = lambda: None) -> None:
     """Write numbers with acks=all; something happens in the middle. Every one is acknowledged."""
     failed: list[Any] = []
+
+    def delivered(error: KafkaError | None, message: Message) -> None:
+        if error:
+            failed.append(error)
+
     producer = Producer({"bootstrap.servers": address, "enable.idempotence": True, "linger.ms": 0})
     for number in range(begin, begin + BATCH):
         if number == begin + BATCH // 2:
             producer.poll(0.1)
             amid()
-        producer.produce(
-            "orders", b"%d" % number, on_delivery=lambda error, _: error and failed.append(error)
-        )
+        producer.produce("orders", b"%d" % number, on_delivery=delivered)
     assert producer.flush(DEADLINE_S) == 0
     assert not failed
 

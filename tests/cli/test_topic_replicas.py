@@ -72,7 +72,8 @@ def test_a_broker_that_is_down_is_shown_and_can_be_unregistered() -> None:
 def test_levels_of_features_are_shown_and_changed(cluster: Cluster) -> None:
     def level() -> int:
         found = run(cluster, "cluster", "features", "--json").json
-        return {each["name"]: each["level"] for each in found}["transaction.version"]
+        levels: dict[str, int] = {each["name"]: each["level"] for each in found}
+        return levels["transaction.version"]
 
     (line,) = [
         line

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from strandline.authorization.acls import ResourcePattern
 from strandline.cluster.controller import (
@@ -203,7 +203,7 @@ class Story:
         """The leader makes these the in-sync set."""
         assert self.propose(self.proposal(*members)).refusal is None
 
-    def rewrite(self, topic: str = "t", number: int = 0, **changes: object) -> None:
+    def rewrite(self, topic: str = "t", number: int = 0, **changes: Any) -> None:
         """Another writer changes the state of a partition."""
         state = self.image.topics[topic].states[number].value
         path = state_path(TopicPartition(topic, number))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from strandline.config.alter import (
@@ -103,7 +105,7 @@ def test_settings_of_listeners() -> None:
         f"{PLAIN}.ssl.key.password": "file:a.password",
     }
     alterations = [Alteration(name, SET, value) for name, value in wanted.items()]
-    checked = []
+    checked: list[BrokerConfig] = []
     altered = alter_broker({}, alterations, BROKER, one_broker=True, check=checked.append)
     assert altered == wanted
     assert [each.layers.per_broker for each in checked] == [wanted]
@@ -208,12 +210,13 @@ def test_c19_a_value_for_all_brokers_must_be_right_by_itself() -> None:
     own = {"max.connections": "7", "log.cleaner.threads": "2"}
     broker = apply_dynamic(BROKER, cluster_wide={}, per_broker=own).config
     for value in ("-1", "many"):
-        for alter in (
+        alters: tuple[Callable[[str], dict[str, str]], ...] = (
             lambda bad: alter_broker(
                 {}, [Alteration("max.connections", SET, bad)], broker, one_broker=False
             ),
             lambda bad: replace_broker([("max.connections", bad)], broker, one_broker=False),
-        ):
+        )
+        for alter in alters:
             with pytest.raises(ProtocolError) as caught:
                 alter(value)
             assert caught.value.code is ErrorCode.INVALID_REQUEST
