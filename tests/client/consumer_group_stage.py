@@ -33,7 +33,7 @@ class ConsumerStage(GroupStage):
 
     protocol = CONSUMER
 
-    def beat(  # type: ignore[override]
+    def beat(
         self,
         code: ErrorCode = ErrorCode.NONE,
         *,

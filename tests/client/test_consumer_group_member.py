@@ -21,6 +21,7 @@ from strandline.protocol.apis import ApiKey
 from strandline.types import Offset, TopicPartition
 from tests.client.consumer_group_stage import IDS, ConsumerStage, reported
 from tests.client.group_stage import COORDINATOR, LOST
+from tests.current import current
 
 T0, T1, T2 = (TopicPartition("t", number) for number in range(3))
 FIVE = {T0: Committed(Offset(5))}
@@ -344,7 +345,7 @@ def test_a_member_that_goes_says_for_how_long(
     stage = ConsumerStage(instance_id=instance_id)
     stage.settle(0)
     stage.member.leave(stage.now_ms, "the consumer is closed", also_static=also_static)
-    assert stage.member.is_leaving
+    assert current(stage.member.is_leaving)
     stage.step()
     gone = stage.beat().body
     assert (gone.member_epoch, gone.instance_id) == (epoch, instance_id)

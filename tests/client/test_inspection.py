@@ -12,6 +12,7 @@ from strandline.client.cluster import ClusterClient
 from strandline.client.connection import Connection
 from strandline.client.inspection import inspect, inspect_all, inspect_each
 from strandline.client.settings import Address
+from strandline.client.stream import PlainStream
 from strandline.errors import ErrorCode, ProtocolError
 from strandline.types import BrokerId
 from tests.client.conftest import FAST, BrokerThread
@@ -41,6 +42,7 @@ def test_refusals_keep_the_brokers_sentence(client: ClusterClient) -> None:
 def test_a_connection_that_ended_meanwhile_is_made_anew(client: ClusterClient) -> None:
     inspect(client, ONE, "status")
     connection = client.connection_to(ONE)
+    assert isinstance(connection._stream, PlainStream)
     connection._stream._socket.shutdown(socket.SHUT_RDWR)
     assert inspect(client, ONE, "status")["broker"] == ONE
 

@@ -53,12 +53,13 @@ def test_they_read_what_we_write(
         found = consumer.consume(COUNT, 20)
     finally:
         consumer.close()
-    assert {int(each.key()): each.value() for each in found} == {
+    keys = [int(each.key() or b"") for each in found]
+    assert {key: each.value() for key, each in zip(keys, found, strict=True)} == {
         number: value_of(number) for number in range(COUNT)
     }
-    for each in found:
+    for key, each in zip(keys, found, strict=True):
         assert each.headers() == [("number", each.key())]
-        assert each.timestamp()[1] == 1_700_000_000_000 + int(each.key())
+        assert each.timestamp()[1] == 1_700_000_000_000 + key
 
 
 @pytest.mark.parametrize("codec", CODECS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -30,7 +31,7 @@ DAY_MS = 86_400_000
 class Heard:
     """A watcher that keeps what it hears, and the queues that tell it."""
 
-    def __init__(self, *, is_idempotent: bool = True, **policy: int) -> None:
+    def __init__(self, *, is_idempotent: bool = True, **policy: Any) -> None:
         self.outcomes: list[tuple[int, Offset, ErrorCode | None]] = []
         self.refused_numbers = 0
         self.repeated = 0
@@ -64,6 +65,11 @@ class Heard:
             self.queues.prepare(batch)
             self.queues.sent([batch], IDS)
         return batches
+
+    def send_one(self) -> Batch:
+        """Send what may go, which is one batch."""
+        (batch,) = self.send()
+        return batch
 
     def tell(self, batch: Batch, code: ErrorCode = ErrorCode.NONE, offset: int = -1) -> None:
         """Answer, and let the pause pass that there may be."""
@@ -113,7 +119,7 @@ def test_of_two_numberings_only_one_is_on_its_way() -> None:
     """A batch of the former one may be written; a broker could not order it with the next."""
     heard = Heard(batches_in_flight_max=5)
     heard.add(4)
-    heard.tell(*heard.send(), offset=0)
+    heard.tell(heard.send_one(), offset=0)
     first, second, third = heard.send()
     heard.queues.lost([second], LOST, heard.now_ms, was_sent=True)
     heard.tell(first, ErrorCode.INVALID_RECORD)  # its number is lost, and others follow
@@ -145,7 +151,7 @@ def test_without_repetitions_only_what_was_not_sent_goes_again(was_sent: bool) -
 def test_a_batch_that_is_too_large_is_split_in_its_place_unless_it_may_be_written() -> None:
     heard = Heard(batches_in_flight_max=5)
     heard.add(3, records=2)
-    heard.tell(*heard.send(), offset=0)
+    heard.tell(heard.send_one(), offset=0)
     first, second = heard.send()
     heard.tell(second, ErrorCode.MESSAGE_TOO_LARGE)
     queue = heard.queues.queue(AT)
@@ -173,7 +179,7 @@ def test_a_number_is_tried_anew_so_often() -> None:
     heard.add()
     for number in range(4):
         for _ in range(1 + DOUBTS_MAX):
-            heard.tell(*heard.send(), ErrorCode.UNKNOWN_PRODUCER_ID)
+            heard.tell(heard.send_one(), ErrorCode.UNKNOWN_PRODUCER_ID)
         heard.identify(200 + number)
     assert heard.outcomes == [(0, NO_OFFSET, ErrorCode.UNKNOWN_PRODUCER_ID)]
     assert heard.refused_numbers == 4 * (1 + DOUBTS_MAX)
@@ -182,7 +188,7 @@ def test_a_number_is_tried_anew_so_often() -> None:
 def test_a_refused_number_is_sent_again_since_the_broker_may_be_deposed() -> None:
     heard = Heard(batches_in_flight_max=5)
     heard.add(2)
-    heard.tell(*heard.send(), offset=0)
+    heard.tell(heard.send_one(), offset=0)
     (batch,) = heard.send()
     for attempt in range(DOUBTS_MAX):
         heard.tell(batch, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
@@ -195,7 +201,7 @@ def test_a_refused_number_is_sent_again_since_the_broker_may_be_deposed() -> Non
 def test_what_was_meant_for_a_topic_does_not_get_into_the_next_of_its_name() -> None:
     heard = Heard()
     heard.add(2)
-    heard.tell(*heard.send(), ErrorCode.NOT_ENOUGH_REPLICAS)
+    heard.tell(heard.send_one(), ErrorCode.NOT_ENOUGH_REPLICAS)
     heard.queues.give_up_former(heard.queues.queue(AT), UUID(int=8))
     assert heard.outcomes == [(0, NO_OFFSET, ErrorCode.UNKNOWN_TOPIC_ID)]
     assert ids_of(heard.send()) == [(100, 0)], "what is certainly not written frees its number"

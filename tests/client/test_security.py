@@ -143,6 +143,7 @@ def test_a_secret_that_is_named_is_in_no_pickle_of_a_task(monkeypatch: pytest.Mo
         settings = ClientSettings(security=security_of(SCRAM | {"sasl.jaas.config": jaas}))
         assert (b"planted-word" in pickle.dumps(settings)) is is_in
         assert settings.security.sasl is not None
+        assert settings.security.sasl.password is not None
         assert settings.security.sasl.password.reveal() == "planted-word"
 
 

@@ -343,7 +343,11 @@ def test_a_broker_dies_under_two_members() -> None:
         connect = {"bootstrap.servers": cluster.bootstrap_servers}
         with strandline.Admin(connect) as admin:
             admin.alter_group_config("g", set_to={"share.auto.offset.reset": "earliest"})
-        mine = {**connect, "group.id": "g", "share.acknowledgement.mode": "explicit"}
+        mine: dict[str, object] = {
+            **connect,
+            "group.id": "g",
+            "share.acknowledgement.mode": "explicit",
+        }
         mine |= {"max.poll.records": 5, "share.acquire.mode": "record_limit"}
         written = 200
         with strandline.Producer(connect) as producer:

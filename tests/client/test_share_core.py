@@ -17,9 +17,10 @@ from strandline.protocol.messages.share_fetch import (
 )
 from strandline.records.builder import build_batch, build_control_batch
 from strandline.records.control import ControlType, EndTransactionMarker
-from strandline.records.record import NO_OFFSET, Record
-from strandline.types import Offset, ProducerEpoch, ProducerId, TopicPartition
+from strandline.records.record import Record
+from strandline.types import NO_OFFSET, Offset, ProducerEpoch, ProducerId, TopicPartition
 from tests.client.share_stage import LOCK_MS, LOST, ShareStage, acknowledged, fetched
+from tests.current import current
 
 FIRST, SECOND = TopicPartition("t", 0), TopicPartition("t", 1)
 NONE = ErrorCode.NONE
@@ -170,7 +171,7 @@ def test_a_lost_connection_ends_its_session() -> None:
     stage.step()
     stage.take(ApiKey.SHARE_ACKNOWLEDGE, 1).answer(LOST)
     assert commit.outcomes == {FIRST: ErrorCode.NETWORK_EXCEPTION}
-    assert stage.member.trouble is not None
+    assert current(stage.member.trouble) is not None
     stage.begin_poll()
     assert not stage.member.has_news
     stage.tell_leaders()
@@ -242,7 +243,7 @@ def test_records_whose_locks_ended_are_not_handed_to_the_program() -> None:
     stage.member.stop_polling()
     stage.answer_fetch(1, given(0, 0, 1))
     stage.wait(LOCK_MS - 1)
-    assert stage.member.has_news
+    assert current(stage.member.has_news)
     stage.wait(1)
     assert not stage.member.has_news
     stage.begin_poll()
@@ -360,7 +361,7 @@ def test_closing() -> None:
     say(stage, 1)
     stage.member.close(stage.now_ms)
     stage.step()
-    assert stage.member.is_leaving
+    assert current(stage.member.is_leaving)
     asked = stage.answer_acknowledge(1, (0, 0))
     assert (acknowledged(asked), asked.body.share_session_epoch) == ({0: [(0, 0, 1)]}, -1)
     goodbye = stage.beat()

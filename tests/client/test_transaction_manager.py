@@ -12,8 +12,9 @@ from strandline.client.coordinator_client import Ask
 from strandline.client.group_requests import Committed, Membership
 from strandline.client.router import Router
 from strandline.client.settings import Address, ClientSettings
-from strandline.client.transaction_manager import State, TransactionManager
+from strandline.client.transaction_manager import TransactionManager
 from strandline.client.transaction_settings import TransactionSettings
+from strandline.client.transaction_state import State
 from strandline.errors import ErrorCode, ProducerFailed, ProtocolError, TransactionFailed
 from strandline.protocol.apis import ApiKey, api_of
 from strandline.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnResponse

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, TypeAlias
 
@@ -121,6 +121,21 @@ def consuming(address: str, group: str, settings: Settings | None = None) -> Ite
         yield consumer
     finally:
         consumer.close()
+
+
+def error_of(message: Message | None) -> KafkaError:
+    """The error that came in place of a message."""
+    assert message is not None
+    error = message.error()
+    assert error is not None
+    return error
+
+
+def values_of(messages: Iterable[Message]) -> list[bytes]:
+    """Their values, of which there is one in each."""
+    values = [message.value() for message in messages]
+    assert None not in values
+    return [value for value in values if value is not None]
 
 
 def take(consumer: Consumer, count: int, *, seconds: float = WAIT_SECONDS) -> list[Message]:

@@ -8,6 +8,7 @@ the rope that ties it to the test run: when that ends, however it ends, the brok
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import logging
 import signal
@@ -25,6 +26,7 @@ async def serve(overrides: list[str]) -> None:
     loop.add_signal_handler(signal.SIGTERM, stop.set)
 
     def tied() -> None:
+        assert isinstance(sys.stdin.buffer, io.BufferedReader)
         if not sys.stdin.buffer.raw.read(1):
             loop.remove_reader(sys.stdin)
             stop.set()

@@ -129,7 +129,9 @@ class BrokerProcess:
         return found
 
 
-def until(condition: Callable[[], Value], what: str, *, seconds: float = WAIT_SECONDS) -> Value:
+def until(
+    condition: Callable[[], Value | None], what: str, *, seconds: float = WAIT_SECONDS
+) -> Value:
     """Ask until the answer is true, and return it. Fails at the deadline, naming `what`."""
     deadline = time.monotonic() + seconds
     while True:

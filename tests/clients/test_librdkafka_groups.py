@@ -21,9 +21,11 @@ from tests.clients.librdkafka import (
     consuming,
     create_topic,
     done,
+    error_of,
     poll_all,
     send_all,
     take,
+    values_of,
 )
 from tests.clients.support import WAIT_SECONDS, BrokerProcess, until
 
@@ -57,7 +59,7 @@ def test_rebalances(broker: BrokerProcess, admin: AdminClient, name: str, strate
         deliveries.flush()
         read: list[bytes] = []
         for consumer in consumers:
-            read += [message.value() for message in take(consumer, 20)]
+            read += values_of(take(consumer, 20))
         assert sorted(read, key=int) == [b"%d" % n for n in range(60)]
         consumers.pop().close()
         poll_all(consumers, lambda: balanced(consumers, topic, 6), "two members to share all")
@@ -157,7 +159,7 @@ def test_member_that_vanishes_is_replaced(broker: BrokerProcess, topic: str, nam
         poll_all([lively], lambda: balanced([lively], topic, 4), "the other to take all over")
         # It hears of it at its next poll. (librdkafka hangs if it is closed before it has heard.)
         told = until(lambda: silent.poll(0.1), "the silent member to be told")
-        assert told.error().code() == KafkaError._MAX_POLL_EXCEEDED
+        assert error_of(told).code() == KafkaError._MAX_POLL_EXCEEDED
 
 
 def test_static_member_restarts_without_a_rebalance(
@@ -201,8 +203,8 @@ def test_two_members_with_one_instance_id(broker: BrokerProcess, topic: str, nam
         newer.subscribe([topic])
         poll_all([newer], lambda: balanced([newer], topic, 4), "the second to have all")
         fenced = until(lambda: older.poll(0.1), "the older member to be fenced")
-        assert fenced.error().code() == KafkaError._FATAL
-        assert "same group.instance.id" in fenced.error().str()
+        assert error_of(fenced).code() == KafkaError._FATAL
+        assert "same group.instance.id" in error_of(fenced).str()
 
 
 def test_subscription_by_pattern(broker: BrokerProcess, admin: AdminClient, name: str) -> None:
@@ -247,7 +249,7 @@ def test_members_of_unlike_protocols(broker: BrokerProcess, topic: str, name: st
         poll_all([member], lambda: balanced([member], topic, 4), "the member to have all")
         stranger.subscribe([topic])
         refused = until(lambda: stranger.poll(0.1), "the refusal")
-        assert refused.error().code() == KafkaError.INCONSISTENT_GROUP_PROTOCOL
+        assert error_of(refused).code() == KafkaError.INCONSISTENT_GROUP_PROTOCOL
         assert member.poll(0.1) is None
         assert balanced([member], topic, 4)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 import pytest
 from confluent_kafka import (
@@ -21,6 +22,7 @@ from tests.clients.librdkafka import (
     read_partition,
     send_all,
     take,
+    values_of,
 )
 from tests.clients.support import WAIT_SECONDS, BrokerProcess
 
@@ -29,11 +31,8 @@ CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 
 def some_values(seed: int, count: int, size_max: int) -> list[bytes]:
     source = random.Random(seed)
-    return [
-        b"%06d " % n
-        + source.choice([source.randbytes, lambda size: b"x" * size])(source.randrange(size_max))
-        for n in range(count)
-    ]
+    kinds: list[Callable[[int], bytes]] = [source.randbytes, lambda size: b"x" * size]
+    return [b"%06d " % n + source.choice(kinds)(source.randrange(size_max)) for n in range(count)]
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -115,9 +114,11 @@ def test_keys_spread_over_partitions(broker: BrokerProcess, topic: str) -> None:
     for n in range(2000):
         deliveries.send(topic, b"%d" % n, key=b"key-%d" % (n % 50))
     delivered = deliveries.flush()
-    by_partition: dict[int, list[bytes]] = {}
+    by_partition: dict[int, list[bytes | None]] = {}
     for message in sorted(delivered, key=lambda m: (m.partition(), m.offset())):
-        by_partition.setdefault(message.partition(), []).append(message.value())
+        partition = message.partition()
+        assert partition is not None
+        by_partition.setdefault(partition, []).append(message.value())
     assert sorted(by_partition) == [0, 1, 2, 3]
     for partition, values in by_partition.items():
         read = read_partition(broker.address, topic, partition, len(values))
@@ -215,11 +216,11 @@ def test_several_producers_share_a_partition(broker: BrokerProcess, topic: str) 
             deliveries.send(topic, b"%d:%d" % (number, n), partition=0)
     offsets: list[int] = []
     for deliveries in producers:
-        sent = [message.offset() for message in deliveries.flush()]
+        sent = [message.offset() or 0 for message in deliveries.flush()]
         assert sent == sorted(sent)
         offsets += sent
     assert sorted(offsets) == list(range(2000))
-    values = [message.value() for message in read_partition(broker.address, topic, 0, 2000)]
+    values = values_of(read_partition(broker.address, topic, 0, 2000))
     for number in range(4):
         own = [value for value in values if value.startswith(b"%d:" % number)]
         assert own == [b"%d:%d" % (number, n) for n in range(500)]

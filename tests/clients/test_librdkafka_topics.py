@@ -10,6 +10,7 @@ from tests.clients.librdkafka import (
     consuming,
     create_topic,
     delete_topic,
+    error_of,
     read_partition,
     send_all,
     take,
@@ -29,7 +30,7 @@ def test_consumers_do_not_create_topics(
     with consuming(broker.address, name) as consumer:
         consumer.subscribe([name])
         refused = until(lambda: consumer.poll(0.1), "the error")
-        assert refused.error().code() == KafkaError.UNKNOWN_TOPIC_OR_PART
+        assert error_of(refused).code() == KafkaError.UNKNOWN_TOPIC_OR_PART
     assert name not in admin.list_topics(timeout=WAIT_SECONDS).topics
 
 
@@ -91,8 +92,7 @@ def test_recreation_under_a_consumer(broker: BrokerProcess, admin: AdminClient, 
             message = consumer.poll(0.1)
             if message is None or message.error() is not None:
                 return None
-            value: bytes = message.value()
-            return value
+            return message.value()
 
         assert [until(record, "a new record") for _ in range(3)] == [b"new 0", b"new 1", b"new 2"]
 

@@ -84,8 +84,8 @@ def by_librdkafka(broker: BrokerProcess, topic: str, count: int) -> list[Fields]
                 (
                     message.offset() or 0,
                     message.timestamp()[1],
-                    message.key(),  # type: ignore[arg-type]
-                    message.value(),  # type: ignore[arg-type]
+                    message.key(),
+                    message.value(),
                     headers,
                 )
             )
@@ -118,7 +118,8 @@ def test_ours_reads_what_librdkafka_writes(broker: BrokerProcess, topic: str, co
     )
     sent = records(300)
     for _, timestamp, key, value, headers in sent:
-        producer.produce(topic, value, key, 0, timestamp=timestamp, headers=headers)
+        named: list[tuple[str, str | bytes | None]] = [*headers]
+        producer.produce(topic, value, key, 0, timestamp=timestamp, headers=named)
     assert producer.flush(WAIT_SECONDS) == 0
     assert ours_of(broker, topic, 300) == sent
 
