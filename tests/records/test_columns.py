@@ -43,7 +43,11 @@ from strandline.types import LeaderEpoch, Offset, ProducerEpoch, ProducerId
 
 kernel = compiled("decode")
 needs_kernel = pytest.mark.skipif(kernel is None, reason="the compiled kernels are not built")
-BUILDERS: list[Callable[[BuilderLimits], ColumnBuilder]] = [PythonColumnBuilder]
+Make = Callable[[BuilderLimits], ColumnBuilder]
+Seen = tuple[list[int], int, int, int, str | None]
+"""Where a builder stopped; its rows, bytes and next offset; the error at which it ended."""
+
+BUILDERS: list[Make] = [PythonColumnBuilder]
 if kernel is not None:
     BUILDERS.append(kernel.ColumnBuilder)
 
@@ -129,7 +133,7 @@ def row_of(record: Record, timestamp_type: int = 0) -> Row:
     )
 
 
-def outcome(make: Callable[[BuilderLimits], ColumnBuilder], data: bytes, limits: BuilderLimits):
+def outcome(make: Make, data: bytes, limits: BuilderLimits) -> tuple[list[list[Row]], Seen]:
     """Everything that can be seen of a builder that is fed until the end or the first error."""
     builder = make(limits)
     position = 0
@@ -154,7 +158,10 @@ def outcome(make: Callable[[BuilderLimits], ColumnBuilder], data: bytes, limits:
     return [*batches, rows_of(builder.columns())], seen
 
 
-def agreed(data: bytes, limits: BuilderLimits = BuilderLimits(with_headers=True)):  # noqa: B008
+def agreed(
+    data: bytes,
+    limits: BuilderLimits = BuilderLimits(with_headers=True),  # noqa: B008
+) -> tuple[list[list[Row]], Seen]:
     """The outcome, which must be the same of all builders."""
     first, *others = [outcome(make, data, limits) for make in BUILDERS]
     for other in others:
@@ -185,7 +192,7 @@ def test_the_twin_is_in_use_where_the_kernel_is_refused(monkeypatch: pytest.Monk
 
 @given(st.lists(BATCH, min_size=1, max_size=4), st.booleans(), st.data())
 def test_rows_are_the_records_of_the_range(
-    batches, with_headers: bool, data: st.DataObject
+    batches: list[tuple[list[Record], Codec]], with_headers: bool, data: st.DataObject
 ) -> None:
     encoded = join(batches)
     count = sum(len(records) for records, _ in batches)
@@ -204,7 +211,7 @@ def test_rows_are_the_records_of_the_range(
     assert all(other == expected for other in others)
 
 
-def outcome_of_range(make, data: bytes, limits: BuilderLimits) -> list[Row]:
+def outcome_of_range(make: Make, data: bytes, limits: BuilderLimits) -> list[Row]:
     builder = make(limits)
     position = 0
     while True:
@@ -284,7 +291,7 @@ def marker(offset: int, producer: int, kind: ControlType) -> bytes:
 
 
 @pytest.mark.parametrize("make", BUILDERS)
-def test_transactions_stop_a_reader_that_must_decide_and_no_other(make) -> None:
+def test_transactions_stop_a_reader_that_must_decide_and_no_other(make: Make) -> None:
     data = transactional(0, 7) + marker(2, 7, ControlType.COMMIT)
     data += build_batch(records(1), base_offset=Offset(3), leader_epoch=LeaderEpoch(1))
     plain = make(BuilderLimits())
@@ -303,7 +310,7 @@ def test_transactions_stop_a_reader_that_must_decide_and_no_other(make) -> None:
 
 
 @pytest.mark.parametrize("make", BUILDERS)
-def test_later_leader_epochs_stop_the_builder(make) -> None:
+def test_later_leader_epochs_stop_the_builder(make: Make) -> None:
     data = build_batch(records(2), base_offset=Offset(0), leader_epoch=LeaderEpoch(3))
     size = len(data)
     data += build_batch(records(2), base_offset=Offset(2), leader_epoch=LeaderEpoch(4))
@@ -314,7 +321,7 @@ def test_later_leader_epochs_stop_the_builder(make) -> None:
 
 
 @pytest.mark.parametrize("make", BUILDERS)
-def test_offsets_that_go_back_are_refused(make) -> None:
+def test_offsets_that_go_back_are_refused(make: Make) -> None:
     data = build_batch(records(2), base_offset=Offset(5), leader_epoch=LeaderEpoch(1))
     again = data + build_batch(records(2), base_offset=Offset(6), leader_epoch=LeaderEpoch(1))
     builder = make(BuilderLimits())
@@ -328,7 +335,7 @@ def test_offsets_that_go_back_are_refused(make) -> None:
 
 
 @pytest.mark.parametrize("make", BUILDERS)
-def test_compacted_batches_keep_their_gaps_and_may_be_empty(make) -> None:
+def test_compacted_batches_keep_their_gaps_and_may_be_empty(make: Make) -> None:
     data = build_batch(records(6), base_offset=Offset(0), leader_epoch=LeaderEpoch(1))
     header = parse_header(data)
     kept = [each for each in read_records(data) if each.offset in (1, 4)]
@@ -360,7 +367,9 @@ def test_times_of_the_append_and_times_beyond_microseconds() -> None:
 
 
 @pytest.mark.parametrize(("field", "value"), [(8, -1), (8, 5000), (12, -(2**31)), (12, 2**31 - 1)])
-def test_counts_and_deltas_that_lie_are_refused_before_memory_is_taken(field, value) -> None:
+def test_counts_and_deltas_that_lie_are_refused_before_memory_is_taken(
+    field: int, value: int
+) -> None:
     data = bytearray(join([(records(3), Codec.NONE)]))
     fields = list(HEADER.unpack_from(data))
     fields[field if field == 12 else 6] = value

@@ -176,7 +176,7 @@ def test_any_payload_is_read_alike_or_refused(payload: bytes, count: int) -> Non
     header = header._replace(record_count=count, length=len(damaged) - 12)
     HEADER.pack_into(damaged, 0, *header)
     set_crc(damaged, 0, len(damaged))
-    found = []
+    found: list[tuple[Any, Any] | None] = []
     for kind in KINDS:
         keys = kind.KeyMap(2400, 0.9, SECRET)
         try:

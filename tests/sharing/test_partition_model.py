@@ -13,7 +13,7 @@ from strandline.errors import ErrorCode, ProtocolError
 from strandline.protocol.acknowledge_type import AckType
 from strandline.sharing.partition import SharePartition
 from strandline.sharing.runs import RecordState, StateBatch
-from strandline.sharing.values import AckBatch, Limits, LogBatch
+from strandline.sharing.values import AckBatch, Limits, LogBatch, Write
 from strandline.types import Instant
 
 LIMITS = Limits(lock_ms=100, deliveries_max=3, window_max=12)
@@ -51,7 +51,7 @@ class SharePartitionMachine(RuleBasedStateMachine):
         self.now = 0
         self.start_over(SharePartition(0), {}, 0)
         self.kept = Kept()
-        self.write = None
+        self.write: Write | None = None
         self.accepted: set[int] = set()
         self.log_start = 0
 
@@ -169,7 +169,8 @@ class SharePartitionMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.write is not None)
     @rule(is_stored=st.booleans())
     def end_write(self, is_stored: bool) -> None:
-        write, self.write = self.write, None
+        write = self.write
+        self.write = None
         assert write is not None
         self.partition.written(write.write_id, is_stored=is_stored)
         if is_stored:

@@ -61,12 +61,13 @@ def _write_a_while(world: Any, kit: Any, random: Random) -> tuple[Any, int]:
 @given(seed=st.integers(0, 2**32))
 def test_r16_what_survives_a_power_loss_is_a_prefix(seed: int) -> None:
     random = Random(seed)
-    world = World(MemoryFiles(), "/data", "memory")
+    live = MemoryFiles()
+    world = World(live, "/data", "memory")
     log, checkpointed = _write_a_while(world, Kit, random)
     written = _batches(Kit.bytes_from(log, log.log_start_offset))
-    live = world.files
     for _ in range(4):
-        world.files = live.crash_clone(random)
+        image = live.crash_clone(random)
+        world.files = image
         recovered = world.load(clean=False, recovery_point=checkpointed)
         recovered.check()
         assert recovered.log_end_offset >= checkpointed, seed
@@ -74,8 +75,7 @@ def test_r16_what_survives_a_power_loss_is_a_prefix(seed: int) -> None:
         assert found == written[: len(found)], seed
         for low, high in pairwise(found):
             assert next(iterate_headers(low))[1].next_offset == next(iterate_headers(high))[1][0]
-        again = world.files.crash_clone()
-        world.files = again
+        world.files = image.crash_clone()
         twice = world.load(clean=False, recovery_point=min(checkpointed, recovered.recovery_point))
         assert _batches(Kit.bytes_from(twice, 0)) == found, seed
         Kit.fill(twice, 12)
@@ -93,12 +93,13 @@ def test_a_crash_anywhere_in_a_recovery_changes_nothing(seed: int) -> None:
     world.files = image.kill_clone()
     expected = Kit.bytes_from(world.load(clean=False, recovery_point=checkpointed), 0)
     for stop_after in range(1, 200, 1 + random.randint(0, 6)):
-        world.files = image.kill_clone()
-        world.files.on_call = _stop_after(stop_after, PowerCut())
+        files = image.kill_clone()
+        world.files = files
+        files.on_call = _stop_after(stop_after, PowerCut())
         try:
             world.load(clean=False, recovery_point=checkpointed)
         except PowerCut:
-            world.files = world.files.crash_clone(random)
+            world.files = files.crash_clone(random)
             second = world.load(clean=False, recovery_point=checkpointed)
             assert Kit.bytes_from(second, 0) == expected, (seed, stop_after)
         else:

@@ -322,6 +322,7 @@ def test_an_abort_that_was_flushed_is_known_after_a_power_cut(kit: Any) -> None:
         _flush(world, log, kit.now_ms)
         assert log.recovery_point == 2
         log.roller.roll(kit.now_ms)
+        assert isinstance(world.files, MemoryFiles)
         world.files = world.files.crash_clone(Random(seed), "hole")
         log = world.load(clean=False, recovery_point=2, high_watermark=2)
         assert log.reader.aborted_transactions(Offset(0), Offset(2)), seed

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -210,7 +211,7 @@ def test_a_short_write_is_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     def short(descriptor: int, data: bytes, position: int) -> int:
         return whole(descriptor, bytes(data)[:2], position)
 
-    monkeypatch.setattr(real_files.os, "pwrite", short)
+    monkeypatch.setattr(os, "pwrite", short)
     file.append(b"abcdefg")
     assert (file.size, file.read_at(0, 9)) == (7, b"abcdefg")
 
@@ -224,7 +225,7 @@ def test_a_failed_append_is_cut_back(
     full = OSError(errno.ENOSPC, "No space left on device")
     write, write_all = os.pwrite, system_calls.write_buffers
     monkeypatch.setattr(
-        real_files.os,
+        os,
         "pwrite",
         _failing(*([] if many else [lambda f, d, p: write(f, bytes(d)[:2], p)]), full),
     )
@@ -245,18 +246,19 @@ def test_a_file_that_cannot_be_cut_back_refuses_everything(
 ) -> None:
     file = RealFiles().open(f"{tmp_path}/f", create=True)
     broken = OSError(errno.EIO, "Input/output error")
-    monkeypatch.setattr(real_files.os, "pwrite", _failing(broken))
-    monkeypatch.setattr(real_files.os, "ftruncate", _failing(broken))
+    monkeypatch.setattr(os, "pwrite", _failing(broken))
+    monkeypatch.setattr(os, "ftruncate", _failing(broken))
     with pytest.raises(StorageError, match="cutting it back"):
         file.append(b"x")
     monkeypatch.undo()
-    for act in (
+    acts: tuple[Callable[[], object], ...] = (
         lambda: file.append(b"x"),
         lambda: file.append_all([b"x"]),
         lambda: file.write_at(0, b"x"),
         lambda: file.truncate(0),
         file.sync,
-    ):
+    )
+    for act in acts:
         with pytest.raises(StorageError, match="earlier write or sync failed"):
             act()
 
@@ -268,13 +270,13 @@ def test_what_a_disk_does_not_give_back_is_told_from_other_failures(
     files = RealFiles()
     file = files.open(f"{tmp_path}/f", create=True)
     file.append(b"x")
-    monkeypatch.setattr(real_files.os, "pread", _failing(OSError(errno.EIO, "I/O error")))
+    monkeypatch.setattr(os, "pread", _failing(OSError(errno.EIO, "I/O error")))
     with pytest.raises(UnreadableFile, match="I/O error"):
         file.read_at(0, 1)
     monkeypatch.undo()
     assert file.read_at(0, 1) == b"x"
     file = RealFiles().open(f"{tmp_path}/f")
-    monkeypatch.setattr(real_files.os, "open", _failing(OSError(errno.EMFILE, "Too many")))
+    monkeypatch.setattr(os, "open", _failing(OSError(errno.EMFILE, "Too many")))
     with pytest.raises(StorageError, match="Too many") as raised:
         file.read_at(0, 1)
     assert not isinstance(raised.value, UnreadableFile)

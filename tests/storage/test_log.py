@@ -369,7 +369,7 @@ def test_an_open_transaction_holds_the_last_stable_offset(world: Any, kit: Any) 
 
 def test_segments_with_aborts_are_found_among_many_without(world: Any, kit: Any) -> None:
     log = world.create()
-    expected = []
+    expected: list[int] = []
     for round_number in range(4):
         kit.fill(log, 30)  # over several segments, which have no aborts
         assert [a.last_offset for a in _aborted(log, 0)] == expected

@@ -146,9 +146,9 @@ def test_files_cross_in_both_directions(ask_kafka: Oracle, tmp_path: Path) -> No
     assert read_topic_id(files, theirs) == topic_id
     for name in ("partition.metadata", "i.txnindex", "leader-epoch-checkpoint"):
         assert files.read_bytes(join(theirs, name)) == files.read_bytes(join(ours, name)), name
-    shutdown = take_marker(files, theirs)
-    assert shutdown is not None
-    assert shutdown.broker_epoch == 4711
+    taken = take_marker(files, theirs)
+    assert taken is not None
+    assert taken.broker_epoch == 4711
     meta = read_meta_properties(files, theirs)
     assert meta is not None
     assert (meta.version, meta.broker_id, meta.cluster_id) == (1, 3, "N1-cluster=:x")

@@ -145,8 +145,14 @@ def test_c6_batches_that_compaction_removed_are_not_known_and_those_left_are(
 
     def send(sequence: int, key: bytes) -> Any:
         records = [Record(timestamp=kit.now_ms, key=key, value=b"%d" % sequence)]
-        who = {"producer_id": ProducerId(9), "producer_epoch": ProducerEpoch(0)}
-        batch = bytearray(build_batch(records, base_sequence=sequence, **who))
+        batch = bytearray(
+            build_batch(
+                records,
+                base_sequence=sequence,
+                producer_id=ProducerId(9),
+                producer_epoch=ProducerEpoch(0),
+            )
+        )
         return log.appender.append_as_leader(batch, leader_epoch=EPOCH, now_ms=kit.now_ms)
 
     keys = [b"a", b"b", b"a", b"a", b"c"]

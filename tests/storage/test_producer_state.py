@@ -22,6 +22,7 @@ from strandline.storage.producer_entry import CompletedBatch, ProducerEntry
 from strandline.storage.producer_state import ProducerStates
 from strandline.storage.transaction_verification import NO_GUARD, Guard
 from strandline.types import LeaderEpoch, Offset, ProducerEpoch, ProducerId
+from tests.current import current
 
 CLIENT, COORDINATOR, REPLICATION = AppendOrigin
 DAY_MS = 86_400_000
@@ -217,10 +218,10 @@ def test_a_transaction_is_unstable_until_its_marker_is_replicated() -> None:
     states = states_on()
     append(states, batch(0, 10, transactional=True))
     append(states, batch(1, 11, transactional=True))
-    assert states.transactions.first_unstable_offset == states.first_undecided_offset == 10
+    assert current(states.transactions.first_unstable_offset) == states.first_undecided_offset == 10
     completed = end_transaction(states, 12, abort=True)
     assert completed == CompletedTransaction(ProducerId(1), Offset(10), Offset(12), is_abort=True)
-    assert states.first_undecided_offset is None
+    assert current(states.first_undecided_offset) is None
     assert states.transactions.first_unstable_offset == 10
     states.transactions.acknowledge_to(Offset(12))
     assert states.transactions.first_unstable_offset == 10
@@ -523,7 +524,7 @@ def test_reload_to_where_the_state_is_keeps_it() -> None:
     append(states, batch(0, 0, transactional=True))
     end_transaction(states, 1)
     assert states.truncate_and_reload(Offset(0), Offset(2), 1000).scan_from == 2
-    assert states.transactions.first_unstable_offset == 0
+    assert current(states.transactions.first_unstable_offset) == 0
     assert states.truncate_and_reload(Offset(2), Offset(2), 1000).scan_from == 2
     assert states.transactions.first_unstable_offset is None
     assert not states.is_empty

@@ -24,7 +24,8 @@ def _rewrite(world: Any, name: str, data: bytes) -> None:
 
 
 def _read(world: Any, name: str) -> bytes:
-    return world.files.read_bytes(f"{world.directory}/{name}")
+    data: bytes = world.files.read_bytes(f"{world.directory}/{name}")
+    return data
 
 
 def test_a_kill_loses_nothing(world: Any, kit: Any) -> None:

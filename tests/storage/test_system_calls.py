@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import socket
 import subprocess
@@ -21,9 +22,9 @@ def test_the_full_barrier_is_used_where_there_is_one(
     """On macOS fsync is none: the drive may lose what it was only handed."""
     calls: list[tuple[int, int]] = []
     monkeypatch.setattr(system_calls, "_FULL_SYNC", 51)
-    monkeypatch.setattr(system_calls.fcntl, "fcntl", lambda fd, what: calls.append((fd, what)))
+    monkeypatch.setattr(fcntl, "fcntl", lambda fd, what: calls.append((fd, what)))
     monkeypatch.setattr(system_calls, "_sync_file", _never)
-    monkeypatch.setattr(system_calls.os, "fsync", _never)
+    monkeypatch.setattr(os, "fsync", _never)
     file = RealFiles().open(f"{tmp_path}/f", create=True)
     file.append(b"x")
     file.sync()
@@ -37,11 +38,11 @@ def test_a_disk_without_the_full_barrier_is_synced_as_it_can(
     answers = iter([errno.ENOTSUP, errno.EIO])
     synced: list[int] = []
 
-    def fcntl(descriptor: int, command: int) -> int:
+    def refuse(descriptor: int, command: int) -> int:
         raise OSError(next(answers), f"{descriptor} {command}")
 
     monkeypatch.setattr(system_calls, "_FULL_SYNC", 51)
-    monkeypatch.setattr(system_calls.fcntl, "fcntl", fcntl)
+    monkeypatch.setattr(fcntl, "fcntl", refuse)
     monkeypatch.setattr(system_calls, "_sync_file", synced.append)
     system_calls.sync_data(7)
     assert synced == [7]
@@ -89,7 +90,8 @@ def test_a_range_is_sent_by_reading_it_where_there_is_no_sendfile_to_trust(
         out = ours.fileno()
         assert system_calls.send_range(out, file.fileno(), 1, 3) == 3
         assert theirs.recv(9) == b"\1\2\3"
-        position = sent = 0
+        position = 0
+        sent: int | None = 0
         while sent is not None:
             position += sent
             sent = _sent(out, file.fileno(), position)

@@ -141,8 +141,11 @@ def test_the_place_of_each_entry_is_checked(
     found = list(checked_aborts(TransactionIndex(files, PATH), base))
     assert [entry for entry, _ in found] == list(entries)
     for (_, fault), expected in zip(found, faults, strict=True):
-        assert (fault is None) == (expected is None)
-        assert fault is None or expected in fault.sentence
+        if expected is None:
+            assert fault is None
+        else:
+            assert fault is not None
+            assert expected in fault.sentence
 
 
 def test_an_index_larger_than_one_read_is_read_whole() -> None:

@@ -49,7 +49,7 @@ class Coordinated:
         """How the next appends end instead of becoming durable."""
         self.sent: list[SendMarkers] = []
         self.cancelled: list[int] = []
-        self.answers: dict[object, Any] = {}
+        self.answers: dict[int, Any] = {}
         self._ids = count(4000)
         self._tokens = count(1)
         self._epochs = count(0)
@@ -199,6 +199,7 @@ class Coordinated:
         for effect in effects:
             match effect:
                 case Reply(token, response):
+                    assert isinstance(token, int)
                     self.answers[token] = response
                 case AppendRecords():
                     self._append(effect)

@@ -20,7 +20,8 @@ from strandline.transactions.effects import SendMarkers
 from strandline.transactions.records import decode_record
 from strandline.transactions.settings import TransactionSettings
 from strandline.transactions.transaction import TransactionState
-from strandline.types import LeaderEpoch, TopicPartition
+from strandline.types import LeaderEpoch, ProducerEpoch, ProducerId, TopicPartition
+from tests.current import current
 from tests.transactions.coordinated import ID, TOPIC, Coordinated
 
 LAST_GIVEN_EPOCH = 2**15 - 2
@@ -64,7 +65,14 @@ def test_version_2_raises_the_epoch_with_the_end_and_tells_it() -> None:
 
     assert (ended.error_code, ended.producer_id, ended.producer_epoch) == (0, 4000, 1)
     assert world.write_markers() == SendMarkers(
-        1, 0, 4000, 1, True, world.epoch, 2, frozenset({TopicPartition(TOPIC, 0)})
+        1,
+        0,
+        ProducerId(4000),
+        ProducerEpoch(1),
+        True,
+        world.epoch,
+        2,
+        frozenset({TopicPartition(TOPIC, 0)}),
     )
     assert world.state.state is TransactionState.COMPLETE_COMMIT
     assert world.state.partitions == frozenset()
@@ -322,9 +330,8 @@ def test_an_append_that_takes_long_is_answered_and_may_yet_count() -> None:
     world.ask(_end_request())
     world.pass_time(world.settings.append_timeout_ms)
 
-    assert world.answers[max(world.answers, key=int)].error_code == (  # type: ignore[call-overload]
-        ErrorCode.COORDINATOR_NOT_AVAILABLE
-    )
+    newest = world.answers[max(world.answers)]
+    assert newest.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert world.end(0).error_code == ErrorCode.CONCURRENT_TRANSACTIONS
     world.release()
     assert world.sent[0].commits
@@ -336,7 +343,7 @@ def test_the_end_is_written_until_it_is() -> None:
     world.refusals = [ErrorCode.NOT_ENOUGH_REPLICAS] * 3
     world.write_markers()
 
-    assert world.state.state is TransactionState.PREPARE_COMMIT
+    assert current(world.state.state) is TransactionState.PREPARE_COMMIT
     world.pass_time(3 * world.settings.retry_ms)
     assert world.state.state is TransactionState.COMPLETE_COMMIT
 
@@ -394,9 +401,8 @@ def test_who_waits_is_told_when_the_coordinator_moves() -> None:
     world.ask(_end_request())
     world._do(world.coordinator.unload_partition(0, world.epoch + 1))  # type: ignore[arg-type]
 
-    assert world.answers[max(world.answers, key=int)].error_code == (  # type: ignore[call-overload]
-        ErrorCode.NOT_COORDINATOR
-    )
+    newest = world.answers[max(world.answers)]
+    assert newest.error_code == ErrorCode.NOT_COORDINATOR
     assert world.cancelled == [0]
     assert world.add(0, 1) == ErrorCode.NOT_COORDINATOR
     assert not world.coordinator.unanswered

@@ -43,6 +43,7 @@ def filled(world: World, segments: int, *, gap_ms: int = 100, **settings: Any) -
 
 
 def test_records_without_a_time_wait_as_long_as_their_file_is_young(world: World) -> None:
+    assert isinstance(world.files, MemoryFiles)
     world.files.now_ms = NOW_MS
     log = world.create(replace(COMPACTED, min_compaction_lag_ms=60_000))
     for value in (b"1", b"2"):
@@ -154,7 +155,10 @@ def test_the_dirtiest_log_comes_first() -> None:
         log.location.topic_partition = log.topic_partition._replace(partition=partition)
         logs.append(log)
     marks = (6, 2, None, None)
-    candidates = [Candidate(log, m and Offset(m)) for log, m in zip(logs, marks, strict=True)]
+    candidates = [
+        Candidate(log, None if mark is None else Offset(mark))
+        for log, mark in zip(logs, marks, strict=True)
+    ]
     for order in (candidates, candidates[::-1]):
         chosen = choose(order, NOW_MS)
         assert chosen is not None

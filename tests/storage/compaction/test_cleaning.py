@@ -15,7 +15,7 @@ from strandline.records.codec import Codec
 from strandline.records.record import Record
 from strandline.storage.compaction.cleaning import Uncleanable, carry_out
 from strandline.storage.compaction.dry_run import dry_run
-from strandline.storage.compaction.plan import CleanerSettings, CleaningPlan
+from strandline.storage.compaction.plan import CleanerSettings, CleaningPlan, CleaningResult
 from strandline.storage.files import DiskFull
 from strandline.storage.log import Log
 from strandline.storage.memory_files import MemoryFiles
@@ -237,7 +237,7 @@ def test_a_full_disk_ends_the_round_and_harms_nothing() -> None:
     plan = plan_all(log)
     assert plan is not None
     files.capacity_bytes = files.used_bytes + 1000
-    results = []
+    results: list[CleaningResult] = []
     with pytest.raises(DiskFull):
         results.extend(carry_out(plan, files))
     for result in results:
