@@ -135,6 +135,7 @@ class Stage:
         """How many leaders there were since those that are told, and lead as far as they know."""
         self.controller = 1
         self.compacted: set[str] = set()
+        self.clocks_set_ms = 0
         self.ends_at = 0
         """What high watermarks are."""
         self.starts_at = 0
@@ -143,6 +144,11 @@ class Stage:
     @property
     def network(self) -> Stage:
         return self
+
+    def wall_ms(self, broker_id: BrokerId) -> int:
+        """See `ClientWorld`."""
+        del broker_id
+        return self.schedule.now_ms
 
     def leader_epoch(self, at: TopicPartition) -> int:
         """See `ClientWorld`."""

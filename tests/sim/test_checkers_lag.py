@@ -12,11 +12,7 @@ from tests.sim.mutants import mutated
 
 @pytest.fixture
 def checked() -> Iterator[Checked]:
-    settings = {
-        "replica_lag_time_max_ms": "500",
-        "controller_socket_timeout_ms": "1000",
-    }
-    world = Checked(**settings)
+    world = Checked(replica_lag_time_max_ms="500", controller_socket_timeout_ms="1000")
     world.write()
     assert world.found == []
     yield world

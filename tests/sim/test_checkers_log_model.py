@@ -10,7 +10,7 @@ import pytest
 from strandline.node.replica import Replica
 from strandline.protocol.messages.delete_topics import DeleteTopicsRequest
 from strandline.records.batch import set_crc
-from strandline.sim.checkers.batches import Batches, header_fields
+from strandline.sim.checkers.batches import Batches, header_fields, peek
 from strandline.sim.checkers.log_model import LogModel
 from strandline.sim.checkers.violations import Findings
 from strandline.storage.log import Log
@@ -31,12 +31,12 @@ def checked() -> Iterator[Checked]:
 def last_batch(log: Log, offset: int) -> bytearray:
     """The newest batch of the log, as if it had that offset."""
     size = log.active.size // 5
-    batch = bytearray(log.active.log.peek(log.active.size - size, size))
+    batch = bytearray(peek(log.active.log, log.active.size - size, size))
     batch[:8] = offset.to_bytes(8, "big", signed=True)
     return batch
 
 
-def append_raw(replica: Replica, data: bytes, end: int) -> None:
+def append_raw(replica: Replica, data: bytearray, end: int) -> None:
     """Write bytes into the log as if they were a batch that ends there."""
     log = replica.log
     log.active.log.append(data)
@@ -80,7 +80,7 @@ def test_half_a_batch(checked: Checked) -> None:
 @pytest.mark.parametrize("position", [16, 8])
 def test_headers_that_make_no_sense(checked: Checked, position: int) -> None:
     log = checked.replica(2).log
-    data = bytearray(log.active.log.peek(0, log.active.size))
+    data = bytearray(peek(log.active.log, 0, log.active.size))
     assert header_fields(bytes(data), 0) is not None
     data[position] = 0x70
     assert header_fields(bytes(data), 0) is None

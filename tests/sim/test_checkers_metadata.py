@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from strandline.cluster.image_parts import Versioned
+from strandline.cluster.store import Zxid
 from strandline.protocol.messages.delete_topics import DeleteTopicsRequest
 from strandline.types import BrokerId
 from tests.sim.callers import controller_caller, create_topic
@@ -79,7 +80,7 @@ def test_two_controllers_in_one_epoch(checked: Checked) -> None:
 def test_a_broker_epoch_that_falls(checked: Checked) -> None:
     image = checked.world.image
     broker = image.brokers[BrokerId(2)]
-    brokers = {**image.brokers, BrokerId(2): replace(broker, epoch=1)}
+    brokers = {**image.brokers, BrokerId(2): replace(broker, epoch=Zxid(1))}
     checked.tell(replace(image, brokers=brokers))
     assert "The broker epoch of broker 2 fell" in checked.only("I-18").what
 
@@ -151,7 +152,7 @@ def test_a_replica_that_becomes_eligible_from_nowhere(checked: Checked) -> None:
 def test_a_member_that_stays_although_it_restarted_uncleanly(checked: Checked) -> None:
     image = checked.image_with(in_sync_epochs={**checked.state.in_sync_epochs, BrokerId(2): 999})
     broker = image.brokers[BrokerId(2)]
-    restarted = replace(broker, epoch=999, node=replace(broker.node, previous_epoch=-1))
+    restarted = replace(broker, epoch=Zxid(999), node=replace(broker.node, previous_epoch=-1))
     brokers = {**image.brokers, BrokerId(2): restarted}
     checked.tell(replace(image, brokers=brokers))
     assert "broker 2 was complete under broker epoch" in checked.only("I-33").what
@@ -162,7 +163,7 @@ def test_a_member_that_stays_after_a_clean_restart(checked: Checked) -> None:
     image = checked.image_with(in_sync_epochs={**epochs, BrokerId(2): 999})
     broker = image.brokers[BrokerId(2)]
     node = replace(broker.node, previous_epoch=epochs[BrokerId(2)])
-    brokers = {**image.brokers, BrokerId(2): replace(broker, epoch=999, node=node)}
+    brokers = {**image.brokers, BrokerId(2): replace(broker, epoch=Zxid(999), node=node)}
     checked.tell(replace(image, brokers=brokers))
     assert checked.found == []
 

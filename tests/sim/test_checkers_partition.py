@@ -19,6 +19,7 @@ from strandline.protocol.messages.fetch import FetchPartition, FetchRequest, Fet
 from strandline.records.batch import set_crc
 from strandline.replication.in_sync import Committed
 from strandline.replication.leader import Leader
+from strandline.sim.checkers.batches import peek
 from strandline.sim.checkers.crash_recovery_check import CrashRecoveryCheck
 from strandline.storage.log_reader import LogSlice
 from strandline.types import BrokerId, LeaderEpoch, Offset, TopicId
@@ -182,7 +183,7 @@ def test_the_same_batch_behind_another_one(checked: Checked, *, is_deleted: bool
     # Broker 2 gets a batch of epoch 1 that no other replica has, and then the leader's next one.
     log = checked.replica(2).log
     size = log.active.size // 5
-    other = bytearray(log.active.log.peek(4 * size, size))
+    other = bytearray(peek(log.active.log, 4 * size, size))
     log.truncation.truncate_to(Offset(4), 0)
     checked.act(2)
     other[-2] ^= 1
@@ -199,7 +200,7 @@ def test_the_same_batch_behind_another_one(checked: Checked, *, is_deleted: bool
     checked.act(1)
     checked.write(acks=1, settle=False)
     end = checked.replica(1).log.active
-    newest = end.log.peek(end.size - size, size)
+    newest = peek(end.log, end.size - size, size)
     checked.replica(2).leader_epoch = LeaderEpoch(2)
     log.appender.append_as_follower(newest, 0)
     if is_deleted:
@@ -287,7 +288,7 @@ def test_a_client_that_is_sent_what_is_not_committed(
 
 def test_a_client_that_is_sent_damaged_bytes(checked: Checked) -> None:
     segment = checked.replica(1).log.active
-    byte = segment.log.peek(segment.size - 1, 1)[0]
+    byte = peek(segment.log, segment.size - 1, 1)[0]
     segment.log.write_at(segment.size - 1, bytes([byte ^ 0xFF]))
     fetch(checked, 0)
     assert "sends a client the batch at 4" in checked.only("I-47").what

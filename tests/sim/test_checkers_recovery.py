@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from strandline.cluster.store import Create, Delete
+from strandline.sim.checkers.batches import peek
 from strandline.storage.log import Log
 from strandline.storage.retention import Retention
 from strandline.types import BrokerId, Offset
@@ -85,7 +86,7 @@ def test_a_power_cut_that_loses_what_was_not_durable(checked: Checked) -> None:
 
 
 def test_a_log_that_comes_back_with_other_batches(checked: Checked) -> None:
-    other = checked.replica(2).log.active.log.peek(0, 4 * batch_bytes(checked))
+    other = peek(checked.replica(2).log.active.log, 0, 4 * batch_bytes(checked))
     log = checked.replica(2).log
     log.truncation.truncate_to(Offset(3), 0)
     checked.act(2)

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from strandline.replication.leader import Leader
+from strandline.sim.checkers.batches import peek
 from strandline.sim.checkers.storage_rules import checkpoint_in
 from strandline.storage.indexed_segment import IndexedSegment
 from strandline.storage.leader_epochs import EpochEntry, LeaderEpochs
@@ -46,7 +47,7 @@ def test_offsets_out_of_order(checked: Checked) -> None:
 
 def test_a_batch_without_its_checksum_is_appended(checked: Checked) -> None:
     log = checked.replica(2).log
-    data = bytearray(log.active.log.peek(0, log.active.size))
+    data = bytearray(peek(log.active.log, 0, log.active.size))
     size = len(data) // 5
     last = data[-size:]
     last[:8] = (5).to_bytes(8, "big")
@@ -67,7 +68,7 @@ def test_an_end_that_no_batch_has(checked: Checked) -> None:
 
 def test_bytes_that_change_later(checked: Checked) -> None:
     file = checked.replica(3).log.active.log
-    byte = file.peek(60, 1)[0]
+    byte = peek(file, 60, 1)[0]
     file.write_at(60, bytes([byte ^ 0xFF]))
     checked.act(3)
     assert checked.found == []  # nothing shows it but reading it all again
@@ -95,7 +96,7 @@ def test_an_epoch_that_the_replica_is_not_in(checked: Checked) -> None:
 def _next_batch(checked: Checked) -> bytes:
     """The last batch again, at the offset behind it."""
     log = checked.replica(1).log
-    data = log.active.log.peek(0, log.active.size)
+    data = peek(log.active.log, 0, log.active.size)
     last = bytearray(data[-len(data) // 5 :])
     last[:8] = int(log.log_end_offset).to_bytes(8, "big")
     return bytes(last)

@@ -52,6 +52,7 @@ def test_a_group_that_was_made_anew_counts_its_epochs_from_the_beginning() -> No
     assert tenures.base(3, "b", [], 3) == 0  # there, and without anything yet
     assert tenures.base(4, "b", [T0], 3) == 0
     anew = tenures.base(1, "b", [T0], 3)
+    assert anew is not None
     assert anew > 0
     assert tenures.base(3, "b", [T0], 3) == anew  # never given what another one owns in that epoch
     assert tenures.base(3, "a", [T0], 3) == 0  # a static member is given what it had

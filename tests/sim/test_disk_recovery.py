@@ -15,6 +15,7 @@ import pytest
 from strandline.sim.disk import Disk
 from strandline.storage.memory_files import MemoryFiles, ProcessEnded
 from strandline.storage.memory_inodes import PowerCut
+from strandline.types import TopicPartition
 from tests.sim.shelf import (
     DATA,
     Opened,
@@ -60,8 +61,8 @@ class Images:
 def _examine(
     image: MemoryFiles,
     mode: PowerCut | None,
-    before: dict[object, Past],
-    after: dict[object, Past],
+    before: dict[TopicPartition, Past],
+    after: dict[TopicPartition, Past],
     random: Random,
 ) -> None:
     opened = Opened(image)
@@ -183,7 +184,7 @@ def test_a_clean_marker_means_that_everything_is_durable(seed: int) -> None:
         assert Opened(image).contents() == expected, where
 
 
-def _check_marker(image: MemoryFiles, pasts: dict[object, Past], where: str) -> None:
+def _check_marker(image: MemoryFiles, pasts: dict[TopicPartition, Past], where: str) -> None:
     opened = Opened(image)
     if opened.directory.clean_shutdown is None:
         return

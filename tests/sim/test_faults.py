@@ -11,6 +11,7 @@ from strandline.sim.faults.nemesis import EXPECT, VERBS, check
 from strandline.sim.options import draw_plan
 from strandline.sim.plan import BEYOND
 from strandline.sim.scenarios.script import BadScript
+from tests.current import current
 from tests.sim.faults_stage import T0, action, stage
 
 # -- the catalogue ---------------------------------------------------------------------------
@@ -130,7 +131,7 @@ def test_pause_and_resume() -> None:
     with stage() as it:
         it.do("pause 2 for=1500ms", "pause 2 for=100ms")
         it.run(1_400)
-        assert it[2].is_paused
+        assert current(it[2].is_paused)
         it.run(200)
         assert not it[2].is_paused
         it.settle()

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from strandline.sharing.partition import Acquired, SharePartition
+from strandline.sharing.partition import SharePartition
+from strandline.sharing.values import Acquired
 from strandline.sim.run import run
 from strandline.sim.scenarios.script import parse_script
 from strandline.sim.text import read_plan

@@ -47,7 +47,8 @@ def states(search: Search) -> set[World]:
 def test_nothing_is_broken_within_the_bounds(bounds: Bounds, states_min: int) -> None:
     heard: list[tuple[int, int]] = []
     seen = exhaust(bounds=bounds, told=lambda count, depth: heard.append((count, depth)))
-    assert seen.broken == seen.path == ()
+    assert seen.broken == ()
+    assert seen.path == ()
     assert seen.is_complete
     assert heard[0] == (1, 0)
     assert heard[-1] == (seen.states, seen.depth)

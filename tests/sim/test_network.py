@@ -17,6 +17,7 @@ from strandline.sim.streams import Streams
 from strandline.storage.log_reader import LogSlice
 from strandline.storage.memory_files import MemoryFiles
 from strandline.types import BrokerId, Offset
+from tests.current import current
 
 ONE, TWO = BrokerId(1), BrokerId(2)
 SECOND_US = 1_000_000
@@ -236,7 +237,7 @@ class TestDialling:
         setup.network.cut(*way)
         client, _ = setup.dial()
         setup.run(2 * SECOND_US)
-        assert client.ended is None
+        assert current(client.ended) is None
         setup.run(2 * SECOND_US)
         assert client.ended == "it cannot be reached: Connection timed out"
         setup.network.heal()
@@ -326,7 +327,7 @@ class TestCuts:
         send(client, b"one")
         setup.run(4 * SECOND_US)
         assert server.frames == [b"one"]
-        assert client.ended is None
+        assert current(client.ended) is None
         setup.run(2 * SECOND_US)
         assert client.ended == "writing failed: Connection timed out"
         setup.run()
@@ -508,7 +509,7 @@ class TestDeath:
         setup.run(10 * SECOND_US)
         send(client, b"hello?")
         setup.run(10 * SECOND_US)
-        assert client.ended is None
+        assert current(client.ended) is None
         setup.network.powered_on(ONE)
         setup.run(5 * SECOND_US)
         assert client.ended == "reading failed: Connection reset by peer"

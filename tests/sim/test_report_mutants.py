@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -57,7 +58,7 @@ def made_up(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(MUTANTS):
         monkeypatch.delitem(MUTANTS, name)
     for name in WITHOUT:
-        mutant = Mutant(name, f"The {name} rule.", ("I-14",), pytest.MonkeyPatch.context)
+        mutant = Mutant(name, f"The {name} rule.", ("I-14",), nullcontext)
         monkeypatch.setitem(MUTANTS, name, mutant)
 
 

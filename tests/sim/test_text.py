@@ -137,7 +137,7 @@ def test_a_plan_as_people_write_it() -> None:
     assert (read.title, read.without, read.violates) == (
         "A leader dies",
         "some-rule",
-        {"I-14", "I-23"},
+        frozenset({"I-14", "I-23"}),
     )
     assert [step.text for step in read.at_the_end] == ["expect t-0@2 role=leader"]
 
