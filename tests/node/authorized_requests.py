@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -422,12 +423,34 @@ def _leave(version: int) -> leave_group.LeaveGroupRequest:
 _NO_ID = UUID(int=0)
 _KEY = ApiKey
 
+
+def _made(make: Callable[..., Any], *arguments: object) -> Callable[[UUID], Any]:
+    """A request that does not tell the id of the topic."""
+    return lambda _: make(*arguments)
+
+
+def _produce_in(version: int, topic_id: UUID) -> produce.ProduceRequest:
+    return _produce(topic_id if version > 12 else _NO_ID)
+
+
+def _fetch_as_broker(version: int, topic_id: UUID) -> fetch.FetchRequest:
+    return _fetch(version, topic_id, 1)
+
+
+def _offset_fetch_in(version: int, topic_id: UUID) -> offset_fetch.OffsetFetchRequest:
+    return _offset_fetch(version, topic_id if version > 9 else _NO_ID)
+
+
+def _inspect(subject: str) -> inspect.InspectRequest:
+    return inspect.InspectRequest(subject=subject)
+
+
 CASES = [
     *(
         Case(
             _KEY.PRODUCE,
             version,
-            lambda at, v=version: _produce(at if v > 12 else _NO_ID),
+            partial(_produce_in, version),
             (WRITE, TOPIC),
         )
         for version in (3, 9, 13)
@@ -443,7 +466,7 @@ CASES = [
         Case(
             _KEY.FETCH,
             version,
-            lambda at, v=version: _fetch(v, at),
+            partial(_fetch, version),
             (READ, TOPIC),
         )
         for version in (4, 12, 18)
@@ -452,7 +475,7 @@ CASES = [
         Case(
             _KEY.FETCH,
             version,
-            lambda at, v=version: _fetch(v, at, 1),
+            partial(_fetch_as_broker, version),
             (ACTION, CLUSTER),
         )
         for version in (12, 17)
@@ -480,7 +503,7 @@ CASES = [
         Case(
             _KEY.OFFSET_FETCH,
             version,
-            lambda at, v=version: _offset_fetch(v, at if v > 9 else _NO_ID),
+            partial(_offset_fetch_in, version),
             (DESCRIBE, each),
             ((DESCRIBE, other),),
         )
@@ -488,13 +511,11 @@ CASES = [
         for each, other in ((TOPIC, GROUP), (GROUP, TOPIC))
     ),
     *(
-        Case(
-            _KEY.FIND_COORDINATOR, version, lambda _, v=version: _find(0, "g", v), (DESCRIBE, GROUP)
-        )
+        Case(_KEY.FIND_COORDINATOR, version, _made(_find, 0, "g", version), (DESCRIBE, GROUP))
         for version in (0, 3, 6)
     ),
     *(
-        Case(_KEY.FIND_COORDINATOR, version, lambda _, v=version: _find(1, "tx", v), (DESCRIBE, ID))
+        Case(_KEY.FIND_COORDINATOR, version, _made(_find, 1, "tx", version), (DESCRIBE, ID))
         for version in (1, 6)
     ),
     *(Case(_KEY.JOIN_GROUP, version, _join, (READ, GROUP)) for version in (4, 6, 9)),
@@ -516,7 +537,7 @@ CASES = [
         Case(
             _KEY.LEAVE_GROUP,
             version,
-            lambda _, v=version: _leave(v),
+            _made(_leave, version),
             (READ, GROUP),
         )
         for version in (2, 5)
@@ -535,9 +556,7 @@ CASES = [
     Case(_KEY.CREATE_TOPICS, 7, _create_topic, (CREATE, TOPIC), (), NEW),
     Case(_KEY.CREATE_TOPICS, 7, _create_topic, (SHOW, TOPIC), ((CREATE, CLUSTER),), NEW),
     *(
-        Case(
-            _KEY.DELETE_TOPICS, version, lambda at, v=version: _delete_topic(v, at), (DELETE, TOPIC)
-        )
+        Case(_KEY.DELETE_TOPICS, version, partial(_delete_topic, version), (DELETE, TOPIC))
         for version in (1, 6)
     ),
     Case(_KEY.DELETE_TOPICS, 6, lambda _: _delete_topic(6, _NO_ID), (DELETE, TOPIC)),
@@ -656,7 +675,7 @@ CASES = [
     Case(_KEY.DESCRIBE_CONFIGS, 4, lambda _: _configs(8, "1"), (SHOW, CLUSTER)),
     Case(_KEY.DESCRIBE_CONFIGS, 4, lambda _: _configs(32, "g"), (SHOW, GROUP)),
     *(
-        Case(api, version, lambda _, m=make, a=arguments: m(*a), (SET, kind))
+        Case(api, version, _made(make, *arguments), (SET, kind))
         for api, version, make in (
             (_KEY.ALTER_CONFIGS, 2, _alter),
             (_KEY.INCREMENTAL_ALTER_CONFIGS, 1, _incremental),
@@ -917,7 +936,7 @@ CASES = [
         Case(
             _KEY.INSPECT,
             0,
-            lambda _, s=subject: inspect.InspectRequest(subject=s),
+            _made(_inspect, subject),
             (ALTER, CLUSTER),
         )
         for subject in ("compact", "faults", "ledger")

@@ -123,7 +123,7 @@ class Broker:
     def receive(self, connection: Connection, frame: memoryview) -> None:
         """A client's bytes have come; what is logged meanwhile is this broker's."""
         bugs = self.world.sim.bugs
-        before, bugs.working = bugs.working, self.machine
+        before, bugs.working = bugs.working, self.broker_id
         try:
             self.node.receive(connection, frame, self.now)
         finally:

@@ -16,6 +16,7 @@ from strandline.cluster.image import PartitionImage
 from strandline.cluster.store import Operation, SessionId, SetData
 from strandline.cluster.znodes import BrokerNode, Endpoint, PartitionStateNode, TopicNode
 from strandline.cluster.znodes.topics import state_path, topic_path
+from strandline.node.hosted_replica import HostedReplica
 from strandline.node.replica import Replica
 from strandline.protocol.messages.create_topics import (
     CreatableReplicaAssignment,
@@ -34,9 +35,10 @@ from tests.node.messages import batch, fetched, produce, produced
 from tests.node.world import Client, World
 
 ME: Final = BrokerId(1)
+A: Final = BrokerId(1)
 B: Final = BrokerId(2)
 C: Final = BrokerId(3)
-ALL: Final = (1, 2, 3)
+ALL: Final = (A, B, C)
 FETCH_VERSION: Final = 17
 
 
@@ -44,9 +46,9 @@ FETCH_VERSION: Final = 17
 class Recorder:
     """Stands for the way to the controller: what was proposed, oldest first."""
 
-    proposed: list[tuple[Replica, frozenset[int]]] = field(default_factory=list)
+    proposed: list[tuple[HostedReplica, frozenset[int]]] = field(default_factory=list)
 
-    def propose(self, replica: Replica, now: Instant) -> None:
+    def propose(self, replica: HostedReplica, now: Instant) -> None:
         """Note a proposal."""
         assert replica.leader is not None
         self.proposed.append((replica, frozenset(replica.leader.in_sync.proposed)))
@@ -239,7 +241,7 @@ class Cluster:
         )
 
 
-def from_leader(offset: int, *records: bytes, leader_epoch: int = 1, **producer: int) -> bytes:
+def from_leader(offset: int, *records: bytes, leader_epoch: int = 1, **producer: Any) -> bytes:
     """A batch as a leader in that epoch has it in its log."""
     data = bytearray(batch(*records, **producer))
     data[:8] = offset.to_bytes(8, "big")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
@@ -49,7 +50,7 @@ def batch(
 
 
 def produce(
-    records: bytes | dict[tuple[str, int], bytes | None] | None,
+    records: bytes | Mapping[tuple[str, int], bytes | None] | None,
     topic: str = "orders",
     partition: int = 0,
     *,
@@ -58,7 +59,7 @@ def produce(
     topic_id: UUID = NO_TOPIC_ID,
 ) -> ProduceRequest:
     """A produce request for one partition, or for several given as a dict."""
-    if not isinstance(records, dict):
+    if not isinstance(records, Mapping):
         records = {(topic, partition): records}
     topics: dict[str, TopicProduceData] = {}
     for (name, index), data in records.items():

@@ -50,7 +50,9 @@ def client(world: World) -> Iterator[Client]:
 
 
 def describe(client: Client, kind: int, name: str, *keys: str) -> Any:
-    resource = DescribeConfigsResource(kind, name, configuration_keys=list(keys))
+    resource = DescribeConfigsResource(
+        resource_type=kind, resource_name=name, configuration_keys=list(keys)
+    )
     (result,) = client.ask(DescribeConfigsRequest(resources=[resource]), 4).results
     return result
 

@@ -133,7 +133,10 @@ def test_preferred_leaders_are_elected_on_request(world: ClusterWorld) -> None:
     world.run_until(world.is_settled)
     assert elected(ask_controller(world, everything, 2)) == {("t", 0): ErrorCode.NONE}
     assert world.partition("t").leader == 1
-    named = [TopicPartitions(topic="t", partitions=[0, 1]), TopicPartitions("x", [0])]
+    named = [
+        TopicPartitions(topic="t", partitions=[0, 1]),
+        TopicPartitions(topic="x", partitions=[0]),
+    ]
     answer = ask_controller(world, ElectLeadersRequest(topic_partitions=named), 1)
     assert elected(answer) == {
         ("t", 0): ErrorCode.ELECTION_NOT_NEEDED,

@@ -16,6 +16,7 @@ from strandline.node.effects import WriteMetadata
 from strandline.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from strandline.protocol.messages.metadata import MetadataRequest
 from strandline.types import BrokerId
+from tests.current import current
 from tests.node.cluster_world import ClusterWorld
 from tests.node.messages import batch, produce, produced
 from tests.node.world import World
@@ -226,7 +227,7 @@ def test_elections_wait_for_a_store_that_is_away(world: World) -> None:
     world.metadata_changed(changes)
     world.advance(10_000)
     assert BrokerId(1) not in world.node.metadata.image.brokers
-    assert not world.node.controller_loop.is_controller
+    assert not current(world.node.controller_loop.is_controller)
     world.store_error = None
     world.advance(3000)
     assert world.node.controller_loop.is_controller

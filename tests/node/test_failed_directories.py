@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -45,7 +46,24 @@ def world() -> Iterator[ClusterWorld]:
 def write(world: ClusterWorld, broker_id: int, number: int, *, acks: int = -1) -> int:
     """The error code of a produce that goes to that broker."""
     client = world[broker_id].connect()
-    return produced(client.ask(produce(batch(b"x"), "t", number, acks=acks), 9)).error_code
+    answer = client.ask(produce(batch(b"x"), "t", number, acks=acks), 9)
+    code: int = produced(answer).error_code
+    return code
+
+
+def leads(world: ClusterWorld, broker_id: int, number: int) -> bool:
+    """Whether the metadata say so."""
+    return world.partition("t", number).leader == broker_id
+
+
+def is_leading(world: ClusterWorld, broker_id: int, number: int) -> bool:
+    """Whether the broker does so."""
+    return world.replica(broker_id, "t", number).is_leading
+
+
+def are_in_sync(world: ClusterWorld, brokers: tuple[int, ...], number: int) -> bool:
+    """Whether these are, and no others."""
+    return world.partition("t", number).in_sync_replicas == brokers
 
 
 def directory_of(replica: Replica) -> str:
@@ -112,10 +130,10 @@ def test_new_partitions_go_to_the_directory_with_the_fewest(world: ClusterWorld)
 def test_leadership_leaves_a_failed_directory_and_stays_in_the_others(world: ClusterWorld) -> None:
     lost, kept = break_one(world, A)
     for number in lost:
-        world.run_until(lambda at=number: world.partition("t", at).leader == B)
+        world.run_until(partial(leads, world, B, number))
         assert A not in world.partition("t", number).in_sync_replicas
         assert write(world, A, number) == ErrorCode.KAFKA_STORAGE_ERROR
-        world.run_until(lambda at=number: world.replica(B, "t", at).is_leading)
+        world.run_until(partial(is_leading, world, B, number))
         assert write(world, B, number) == 0
     for number in kept:
         assert world.partition("t", number).leader == A
@@ -138,7 +156,7 @@ def test_a_follower_with_a_failed_directory_leaves_the_in_sync_set(world: Cluste
     world[B].disk.break_dir(broken)
     assert write(world, A, lost[0], acks=1) == 0
     for number in lost:
-        world.run_until(lambda at=number: world.partition("t", at).in_sync_replicas == (A, C))
+        world.run_until(partial(are_in_sync, world, (A, C), number))
     for number in kept:
         assert world.partition("t", number).in_sync_replicas == (A, B, C)
 
@@ -208,7 +226,7 @@ def test_a_broker_without_any_directory_ends(world: ClusterWorld) -> None:
         world.run(10)
     assert any("Every log directory is offline" in note for note in world.sim.notes)
     for number in PARTITIONS:
-        world.run_until(lambda at=number: world.partition("t", at).leader == B, ms_max=60_000)
+        world.run_until(partial(leads, world, B, number), ms_max=60_000)
 
 
 def test_a_partition_comes_back_when_its_disk_does(world: ClusterWorld) -> None:

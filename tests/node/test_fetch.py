@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
@@ -122,7 +123,8 @@ def test_i40_batches_that_do_not_fit_are_not_waited_for(world: World) -> None:
     for changed, is_answered in (("partition_max_bytes", True), ("max_bytes", False)):
         client = world.connect()
         least = {"min_bytes": len(data) + 50, "max_wait_ms": 500}
-        client.send(fetch(("orders", 0, 0), **{**limits, **least, changed: 10_000}), 11)
+        fields: dict[str, Any] = {**limits, **least, changed: 10_000}
+        client.send(fetch(("orders", 0, 0), **fields), 11)
         world.turn()
         assert len(client.answers) == int(is_answered)
         world.advance(500)
@@ -357,8 +359,8 @@ def test_r29_a_fetch_at_the_end_of_a_segment_does_not_wait_in_vain(
 def test_r30_the_offsets_of_an_answer_are_of_one_moment(cluster: Cluster) -> None:
     """KAFKA-7104: the high watermark is not behind the log start, nor the stable offset before."""
     cluster.produce(b"a", b"b")
-    for follower in (2, 3):
-        cluster.fetch(follower, 2)
+    for broker_id in (2, 3):
+        cluster.fetch(broker_id, 2)
     client, follower = cluster.world.connect(), cluster.client_of(2)
     follower.send(cluster.fetch_request(2, 2, max_wait_ms=500), 17)
     client.send(fetch(("orders", 0, 2), max_wait_ms=500), 11)

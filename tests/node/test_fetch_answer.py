@@ -141,7 +141,8 @@ def test_the_bytes_are_those_of_the_codec(version: int, data: st.DataObject) -> 
 def test_an_answer_with_one_partition(version: int, data: st.DataObject) -> None:
     """Which is what followers get, and is written in one piece."""
     answer = FetchAnswer(error_code=data.draw(st.sampled_from(list(ErrorCode))), session_id=7)
-    answer.add(data.draw(st.uuids() if version >= 13 else st.just("t")), data.draw(partitions()))
+    topics: st.SearchStrategy[UUID | str] = st.uuids() if version >= 13 else st.just("t")
+    answer.add(data.draw(topics), data.draw(partitions()))
     compare(answer, version)
 
 

@@ -166,7 +166,9 @@ def test_c11_offsets_of_topics_and_partitions_that_do_not_exist_cannot_be_delete
 
     def deleted(group: str, *wanted: tuple[str, int]) -> tuple[int, dict[tuple[str, int], int]]:
         topics = [
-            OffsetDeleteRequestTopic(name=name, partitions=[OffsetDeleteRequestPartition(number)])
+            OffsetDeleteRequestTopic(
+                name=name, partitions=[OffsetDeleteRequestPartition(partition_index=number)]
+            )
             for name, number in wanted
         ]
         answer = client.ask(OffsetDeleteRequest(group_id=group, topics=topics), 0)
@@ -408,7 +410,7 @@ def test_groups_are_loaded_in_steps(world: ClusterWorld, monkeypatch: pytest.Mon
     monkeypatch.setattr(coordinator_loading, "_RECORDS_PER_STEP", 1)
     world.kill(first, expire=True)
     second = moved_from(world, first)
-    codes = []
+    codes: list[int] = []
     while not codes or codes[-1] in (
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
         ErrorCode.NOT_COORDINATOR,

@@ -27,8 +27,9 @@ from strandline.protocol.schema import decode_from
 from strandline.replication.in_sync import Committed, Expanding, InSyncState, Shrinking, Withdrawing
 from strandline.types import BrokerId, LeaderEpoch
 from tests.node.cluster_world import ClusterWorld
-from tests.node.followers import ALL, B, C, Cluster
+from tests.node.followers import ALL, A, B, C, Cluster
 from tests.node.messages import batch, produce
+from tests.node.world import joined
 
 LAG_MS = 30_000
 
@@ -94,7 +95,7 @@ class Remote:
 
     def answer(self, asked: Asked, response: AlterPartitionResponse) -> None:
         api = KNOWN[ApiKey.ALTER_PARTITION]
-        frame = b"".join(response_frame(api, 3, asked.correlation_id, response))
+        frame = joined(response_frame(api, 3, asked.correlation_id, response))
         self.world.node.link_received(asked.link, memoryview(frame)[4:], self.world.now)
         self.world.turn()
 
@@ -162,7 +163,7 @@ def test_a_proposal_names_epochs_and_is_committed_by_the_answer(remote: Remote) 
     )
     assert isinstance(in_sync(remote), Expanding)
     remote.commit(asked)
-    assert in_sync(remote) == Committed(frozenset({1, B, C}))
+    assert in_sync(remote) == Committed(frozenset({A, B, C}))
     leader = cluster.replica().leader
     assert leader is not None
     assert leader.partition_epoch == state.partition_epoch + 1
@@ -175,7 +176,7 @@ def test_members_that_lag_are_proposed_to_leave(remote: Remote) -> None:
     asked = remote.only()
     assert asked.sets == [{1}]
     remote.commit(asked)
-    assert in_sync(remote) == Committed(frozenset({1}))
+    assert in_sync(remote) == Committed(frozenset({A}))
     assert remote.cluster.offsets() == (1, 0), (
         "the replica that left may be eligible to lead without it"
     )
@@ -213,11 +214,11 @@ def test_an_answer_that_cannot_be_is_not_believed(
         proposal.partition_epoch + 1,
     )
     remote.answer(asked, response_of([wrong]))
-    assert in_sync(remote) == Expanding(frozenset({1, B}), C, remote.cluster.epoch_of(C))
+    assert in_sync(remote) == Expanding(frozenset({A, B}), C, remote.cluster.epoch_of(C))
     assert "which cannot be" in caplog.text
     remote.world.advance(1000)
     remote.commit(remote.only())
-    assert in_sync(remote) == Committed(frozenset({1, B, C}))
+    assert in_sync(remote) == Committed(frozenset({A, B, C}))
 
 
 def test_a_code_that_is_newer_than_this_broker_is_asked_again(remote: Remote) -> None:
@@ -225,13 +226,13 @@ def test_a_code_that_is_newer_than_this_broker_is_asked_again(remote: Remote) ->
     remote.answer(remote.only(), AlterPartitionResponse(error_code=999))
     remote.world.advance(5000)
     remote.commit(remote.only())
-    assert in_sync(remote) == Committed(frozenset({1, B, C}))
+    assert in_sync(remote) == Committed(frozenset({A, B, C}))
 
 
 def test_a_definite_refusal_ends_the_proposal(remote: Remote) -> None:
     remote.cluster.fetch(C, 0)
     remote.refuse(remote.only(), ErrorCode.INELIGIBLE_REPLICA)
-    assert in_sync(remote) == Committed(frozenset({1, B}))
+    assert in_sync(remote) == Committed(frozenset({A, B}))
     remote.world.advance(5000)
     assert not remote.asked()
     remote.cluster.fetch(C, 0)
@@ -257,17 +258,17 @@ def test_i16_a_proposal_that_waits_is_for_the_life_that_qualified(remote: Remote
     assert dict(repeated.members)[C] == life < cluster.epoch_of(C)
     remote.refuse(asked, ErrorCode.INELIGIBLE_REPLICA)
     # The first request was never answered. It may still be carried out, until the version moves.
-    assert in_sync(remote) == Withdrawing(frozenset({1, B}), C)
+    assert in_sync(remote) == Withdrawing(frozenset({A, B}), C)
     cluster.produce()
     cluster.fetch(B, 2)
     assert cluster.offsets()[1] == 0
     withdrawal = remote.only()
     assert withdrawal.sets == [{1, B}]
     remote.refuse(withdrawal, ErrorCode.INELIGIBLE_REPLICA)
-    assert in_sync(remote) == Withdrawing(frozenset({1, B}), C)
+    assert in_sync(remote) == Withdrawing(frozenset({A, B}), C)
     cluster.world.advance(200)
     remote.commit(remote.only())
-    assert in_sync(remote) == Committed(frozenset({1, B}))
+    assert in_sync(remote) == Committed(frozenset({A, B}))
     cluster.fetch(C, 1)
     cluster.fetch(C, 2)
     (proposal,) = proposals_of(remote.only().body, 3)
@@ -300,7 +301,7 @@ def test_i13_an_attempt_stays_open_behind_a_refusal_that_is_not_definite(
     remote.world.advance(1000)
     cluster.produce()
     remote.refuse(remote.only(), ErrorCode.INELIGIBLE_REPLICA)
-    assert in_sync(remote) == Withdrawing(frozenset({1, B}), C)
+    assert in_sync(remote) == Withdrawing(frozenset({A, B}), C)
     cluster.leave(C)
     cluster.fetch(B, 1)
     assert cluster.offsets() == (1, 0)
@@ -321,7 +322,7 @@ def test_a_withdrawal_that_is_refused_is_asked_for_again_after_a_pause(remote: R
         asked = remote.only()
         assert asked.sets == [{1, B}]
     remote.commit(asked)
-    assert in_sync(remote) == Committed(frozenset({1, B}))
+    assert in_sync(remote) == Committed(frozenset({A, B}))
 
 
 @pytest.mark.parametrize(
@@ -390,7 +391,7 @@ def test_an_answer_for_a_former_leadership_says_nothing(remote: Remote) -> None:
     asked = remote.only()
     remote.cluster.set_state(isr=(1,))
     remote.commit(asked)
-    assert in_sync(remote) == Committed(frozenset({1}))
+    assert in_sync(remote) == Committed(frozenset({A}))
 
 
 def test_the_whole_request_is_repeated_with_growing_pauses(remote: Remote) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
 from strandline.errors import ErrorCode
+from strandline.node.log_moves import LogMoves
 from strandline.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
@@ -60,7 +62,8 @@ def alter(world: ClusterWorld, broker_id: int, path: str, topic: str = "t", numb
     (result,) = world[broker_id].connect().ask(request, 2).results
     (partition,) = result.partitions
     assert (result.topic_name, partition.partition_index) == (topic, number)
-    return partition.error_code
+    code: int = partition.error_code
+    return code
 
 
 def described(world: ClusterWorld, broker_id: int, number: int = 0) -> dict[str, tuple[bool, int]]:
@@ -228,6 +231,15 @@ def test_a_broker_goes_on_with_a_move_after_a_stop(world: ClusterWorld) -> None:
     assert here != other
 
 
+def is_down_or_has_moved(world: ClusterWorld, broker_id: int, path: str) -> bool:
+    return not world[broker_id].is_up or has_moved(world, broker_id, path)
+
+
+def is_over(moves: LogMoves) -> bool:
+    """Whether no log of the topic is on its way any more."""
+    return moves.find(TopicPartition("t", 0)) is None
+
+
 @pytest.mark.parametrize("how", ["kill", "power"])
 def test_wherever_a_move_breaks_off_one_of_the_two_logs_is_whole(how: Ending) -> None:
     """The broker dies at one operation of its disk after the other, until it gets through."""
@@ -244,7 +256,7 @@ def test_wherever_a_move_breaks_off_one_of_the_two_logs_is_whole(how: Ending) ->
         world[A].disk.crash_in(left_off_at, how=how, mode="none")
         client = world[A].connect()
         world[A].event(lambda *_, client=client, to=other: client.send(move_to(to), 2))
-        world.run_until(lambda at=other: not world[A].is_up or has_moved(world, A, at))
+        world.run_until(partial(is_down_or_has_moved, world, A, other))
         world.run(50)
         is_through = world[A].is_running
         world[A].disk.forget_crash()
@@ -252,7 +264,7 @@ def test_wherever_a_move_breaks_off_one_of_the_two_logs_is_whole(how: Ending) ->
             world.start(A)
             world.run_until(world.is_settled)
             moves = world[A].node.background.moves
-            world.run_until(lambda moves=moves: moves.find(TopicPartition("t", 0)) is None)
+            world.run_until(partial(is_over, moves))
         assert world.log_bytes(A, "t", 0) == expected
     write(world, 1)
     assert left_off_at > 20

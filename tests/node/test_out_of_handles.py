@@ -31,7 +31,9 @@ def world() -> Iterator[ClusterWorld]:
 
 def write(world: ClusterWorld, broker_id: int, number: int = 0, *, acks: int = -1) -> int:
     client = world[broker_id].connect()
-    return produced(client.ask(produce(batch(b"x"), "t", number, acks=acks), 9)).error_code
+    answer = client.ask(produce(batch(b"x"), "t", number, acks=acks), 9)
+    code: int = produced(answer).error_code
+    return code
 
 
 def offline(world: ClusterWorld, broker_id: int) -> list[str]:

@@ -23,7 +23,7 @@ KEY = ec.generate_private_key(ec.SECP256R1())
 NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 
 
-def certificate(*parts: list[x509.NameAttribute]) -> bytes:
+def certificate(*parts: list[x509.NameAttribute[str]]) -> bytes:
     """A certificate in DER whose subject has these relative names."""
     subject = x509.Name([x509.RelativeDistinguishedName(each) for each in parts])
     issuer = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "issuer")])
@@ -42,7 +42,7 @@ def certificate(*parts: list[x509.NameAttribute]) -> bytes:
 
 def attribute(
     oid: ObjectIdentifier, value: str, kind: _ASN1Type | None = None
-) -> x509.NameAttribute:
+) -> x509.NameAttribute[str]:
     return x509.NameAttribute(oid, value, kind)
 
 
@@ -88,7 +88,7 @@ def attribute(
     ],
 )
 def test_a_subject_is_written_as_java_does(
-    parts: list[list[x509.NameAttribute]], shown: str
+    parts: list[list[x509.NameAttribute[str]]], shown: str
 ) -> None:
     assert subject_of(certificate(*parts)) == shown
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -137,7 +138,7 @@ def test_zstd_needs_version_7(world: World) -> None:
     assert answer.error_code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
 
 
-def transactional(value: bytes = b"t", *, is_control: bool = False, **fields: int) -> bytes:
+def transactional(value: bytes = b"t", *, is_control: bool = False, **fields: Any) -> bytes:
     """A batch that claims to belong to a transaction, under a right checksum."""
     plain = batch(value, producer_id=77, epoch=0, sequence=0)
     attributes = TRANSACTIONAL_BIT | (CONTROL_BIT if is_control else 0)

@@ -12,7 +12,7 @@ from strandline.errors import ErrorCode
 from strandline.protocol.messages.delete_topics import DeleteTopicsRequest
 from strandline.replication.in_sync import Committed, Expanding, Shrinking
 from strandline.replication.policies import AnswerWatermark, Policies
-from tests.node.followers import ALL, FETCH_VERSION, B, C, Cluster
+from tests.node.followers import ALL, FETCH_VERSION, A, B, C, Cluster
 from tests.node.messages import batch, fetch, fetched, produce, produced, values
 from tests.node.world import Client
 
@@ -411,7 +411,7 @@ def test_a_follower_that_falls_behind_is_to_leave(make_cluster: MakeCluster) -> 
     assert cluster.offsets() == (1, 0)
     cluster.set_state(isr=(1, 2), new_epoch=False)
     assert cluster.offsets() == (1, 1)
-    assert in_sync(cluster) == Committed(frozenset({1, 2}))
+    assert in_sync(cluster) == Committed(frozenset({A, B}))
 
 
 def test_a_follower_at_the_end_never_falls_behind(make_cluster: MakeCluster) -> None:
@@ -433,7 +433,7 @@ def test_a_follower_that_caught_up_is_to_join(cluster: Cluster) -> None:
     assert cluster.recorder.sets == []
     cluster.fetch(C, 1)
     assert cluster.recorder.sets == [{1, 2, 3}]
-    assert in_sync(cluster) == Expanding(frozenset({1, 2}), C, cluster.epoch_of(C))
+    assert in_sync(cluster) == Expanding(frozenset({A, B}), C, cluster.epoch_of(C))
     cluster.fetch(C, 1)
     assert len(cluster.recorder.sets) == 1
 
@@ -463,7 +463,7 @@ def test_x08_a_proposed_member_is_waited_for(make_cluster: MakeCluster) -> None:
     cluster.create_topic()
     cluster.set_state(isr=(1, 2))
     cluster.fetch(C, 0)
-    assert in_sync(cluster) == Expanding(frozenset({1, 2}), C, cluster.epoch_of(C))
+    assert in_sync(cluster) == Expanding(frozenset({A, B}), C, cluster.epoch_of(C))
     for _ in range(10):
         cluster.produce()
     cluster.fetch(B, 10)

@@ -13,7 +13,7 @@ from strandline.protocol.messages.delete_records import (
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
-from tests.node.followers import FETCH_VERSION, B, C, Cluster
+from tests.node.followers import FETCH_VERSION, A, B, C, Cluster
 from tests.node.messages import batch, fetched, list_offsets, produce
 from tests.node.world import WALL_MS, Client, World
 
@@ -181,7 +181,7 @@ def test_i40_delete_records_ends_when_no_absent_replica_may_be_elected(
     cluster.world.turn()
     state = cluster.state()
     assert (state.in_sync_replicas, state.elr) == ((1, B), (C,))
-    cluster.replica().in_sync_committed((1, B), state.partition_epoch + 1, cluster.world.now)
+    cluster.replica().in_sync_committed((A, B), state.partition_epoch + 1, cluster.world.now)
     cluster.world.turn()
     assert client.answers == []
     cluster.set_state(isr=(1, B), new_epoch=False)

@@ -29,6 +29,7 @@ from strandline.protocol.messages.sasl_authenticate import (
     SaslAuthenticateResponse,
 )
 from strandline.protocol.messages.sasl_handshake import SaslHandshakeRequest
+from tests.current import current
 from tests.node.messages import batch, fetch, produce
 from tests.node.world import Client, World
 
@@ -93,7 +94,9 @@ def log_in(client: Client) -> SaslAuthenticateResponse:
 def add_user(world: World, text: str) -> None:
     operations = first_users(world.node.metadata.image, [parse_first_user(text, Random(1))])
     if operations:
-        world.node.metadata_changed(world.tree.multi(operations).changes, world.now)
+        changes = world.tree.multi(operations).changes
+        assert changes is not None
+        world.node.metadata_changed(changes, world.now)
 
 
 def refused(world: World, client: Client, data: bytes) -> SaslAuthenticateResponse:
@@ -267,7 +270,7 @@ def test_time_and_requests_before_authentication_are_bounded(world: World) -> No
     late = connect(world)
     handshake(late)
     world.advance(TIMEOUT_MS - 1)
-    assert late.closed is None
+    assert current(late.closed) is None
     world.advance(1)
     assert late.closed == "it did not authenticate in time"
     chatty = connect(world)

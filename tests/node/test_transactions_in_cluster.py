@@ -102,7 +102,7 @@ class Transactions:
     def wait_for(self, state: str) -> None:
         self.world.run_until(lambda: self.state == state)
 
-    def committed(self) -> list[bytes]:
+    def committed(self) -> list[bytes | None]:
         """What a reader of committed records gets from the leader."""
         answer = self.world.leader_of("t").connect().ask(fetch(("t", 0, 0), isolation_level=1), 11)
         aborted = fetched(answer)["t", 0].aborted_transactions

@@ -356,7 +356,7 @@ def _(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def beat(cluster: Cluster, member_id: str, epoch: int = 0, **more: Any) -> Any:
     """The answer to a heartbeat of the consumer protocol."""
-    fields = {
+    fields: dict[str, Any] = {
         "group_id": "g",
         "member_id": member_id,
         "member_epoch": epoch,
@@ -616,7 +616,7 @@ def test_c17_a_group_protocol_that_is_not_served_is_explained(cluster: Cluster) 
 def test_what_a_member_waits_for_is_told(cluster: Cluster) -> None:
     coordinate(cluster)
     cluster.world.create_topic("wide", 2)
-    both = {"subscribed_topic_names": ["orders", "wide"]}
+    both: dict[str, Any] = {"subscribed_topic_names": ["orders", "wide"]}
     first = beat(cluster, "first", **both)
     cluster.world.advance(2_000)
     assert beat(cluster, "second", **both).member_epoch == first.member_epoch + 1

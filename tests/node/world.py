@@ -386,7 +386,8 @@ def _watch_for(bugs: list[str]) -> BugWatch[str]:
 class Driver(Protocol):
     """What a client needs of the world that it is in."""
 
-    node: Node
+    @property
+    def node(self) -> Node: ...
 
     @property
     def now(self) -> Instant: ...
