@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -108,7 +109,7 @@ def client(cluster: Cluster) -> Iterator[ClusterClient]:
 def new_topic(cluster: Cluster, request: pytest.FixtureRequest) -> Callable[..., str]:
     """Makes a topic with a name of its own: `new_topic(partitions=2, cleanup_policy="compact")`."""
 
-    def make(partitions: int = 1, **configs: object) -> str:
+    def make(partitions: int = 1, **configs: Any) -> str:
         words = "".join(each if each.isalnum() else "-" for each in request.node.name)
         name = f"{words[:60]}-{next(_numbers)}"
         cluster.create_topic(name, partitions, 1, **configs)

@@ -110,7 +110,7 @@ def test_the_job_finds_on_spark_what_is_found_without(spark: SparkSession, home:
 
 def test_the_command_says_what_it_found_and_ends_with_1(home: Path) -> None:
     given = sorted(home.glob("**/meta.properties"))
-    arguments = ["--log-dirs", *[each.parent for each in given], "--no-spark"]
+    arguments: list[str | Path] = ["--log-dirs", *[each.parent for each in given], "--no-spark"]
     sound = command(*arguments)
     assert sound.exit_code == 0, sound.output
     assert sound.output.splitlines()[0].split()[:3] == ["PARTITION", "BROKERS", "START"]
@@ -129,11 +129,12 @@ def test_the_command_says_what_it_found_and_ends_with_1(home: Path) -> None:
 
 
 def test_wrong_directories_and_topics_are_usage_errors(home: Path, tmp_path: Path) -> None:
-    for arguments, says in (
+    cases: tuple[tuple[list[str | Path], str], ...] = (
         (["--log-dirs", tmp_path], "no log directory"),
         (["--log-dirs", home, "--topic", "nowhere"], "No directory has a partition of topic"),
         ([], "Missing option '--log-dirs'"),
-    ):
+    )
+    for arguments, says in cases:
         result = command(*arguments)
         assert result.exit_code == 2
         assert says in result.output

@@ -127,6 +127,7 @@ def test_a_process_without_a_jvm_fills_proves_and_reads(
         for number in range(3):
             producer.send(topic, b'{"n": %d}' % number, key=b"%d" % (number % 1))
         producer.flush().raise_failure()
+    assert spark._jvm is not None
     service = getattr(spark._jvm.org.apache.spark.sql.connect.service, "SparkConnectService$")
     port = getattr(service, "MODULE$").localPort()
     server = f"sc://127.0.0.1:{port}"

@@ -21,7 +21,7 @@ from strandline.lakehouse.demo.lake import BUCKET, Lake
 from strandline.lakehouse.locations.location import Location
 from strandline.lakehouse.tables.spec import save_spec
 from tests.lakehouse.locations.s3_server import S3Server
-from tests.lakehouse.tables.table_world import TableWorld
+from tests.lakehouse.tables.table_world import TableWorld, Value
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def environment() -> Iterator[None]:
     os.environ.update(before)
 
 
-FLIGHTS = [{"carrier": "UA", "dep_delay": 4}, {"carrier": "DL"}, {"carrier": "UA"}]
+FLIGHTS: list[Value] = [{"carrier": "UA", "dep_delay": 4}, {"carrier": "DL"}, {"carrier": "UA"}]
 
 
 @pytest.mark.usefixtures("environment")

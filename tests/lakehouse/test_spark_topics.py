@@ -50,7 +50,8 @@ def produce(client: ClusterClient, topic: str, *numbers: int) -> None:
 
 
 def load(spark: SparkSession, cluster: Cluster, form: str, **options: object) -> DataFrame:
-    return _configured(spark.read, cluster, form, options).load()
+    loaded: DataFrame = _configured(spark.read, cluster, form, options).load()
+    return loaded
 
 
 def _configured(reader: Any, cluster: Cluster, form: str, options: dict[str, object]) -> Any:
@@ -118,8 +119,10 @@ def test_a_stream_from_topic_to_topic_survives_a_restart_and_writes_nothing_twic
     produce(client, source, *range(100, 130))
     second = run(spark, cluster, form, target, tmp_path, **options)
     assert sum(each["numInputRows"] for each in second.recentProgress) == 30
-    progress = json.loads(second.lastProgress["sources"][0]["endOffset"])
-    assert progress == json.loads(second.lastProgress["sources"][0]["latestOffset"])
+    last = second.lastProgress
+    assert last is not None
+    progress = json.loads(last["sources"][0]["endOffset"])
+    assert progress == json.loads(last["sources"][0]["latestOffset"])
     written = load(spark, cluster, form, subscribe=target, includeHeaders=True)
     wanted = load(spark, cluster, form, subscribe=source, includeHeaders=True)
     columns = ["key", "value", "headers"]
@@ -166,6 +169,7 @@ def test_losses_and_mistakes_stop_a_query_with_their_sentence(
     ):
         run(spark, cluster, "strandline", target, tmp_path, **options)
     forgiving = run(spark, cluster, "strandline", target, tmp_path, failOnDataLoss=False, **options)
+    assert forgiving.lastProgress is not None
     assert forgiving.lastProgress["numInputRows"] == 15
     with pytest.raises(AnalysisException, match="did you mean subscribe"):
         load(spark, cluster, "strandline", subscribes=source)

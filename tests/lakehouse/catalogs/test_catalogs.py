@@ -18,7 +18,7 @@ from strandline.lakehouse.tables.store import drop_table
 from tests.lakehouse.catalogs.rest_catalog import LosingProxy, rest_catalog
 from tests.lakehouse.duckdb_reader import use_s3, with_extensions
 from tests.lakehouse.locations.s3_server import Fault, S3Server
-from tests.lakehouse.tables.table_world import TableWorld
+from tests.lakehouse.tables.table_world import TableWorld, Value
 
 FAR = 10**15
 CACHE = os.environ.get("STRANDLINE_TEST_CACHE")
@@ -65,7 +65,7 @@ def test_a_table_in_a_store_and_an_sql_catalog(
     place = f"s3://{bucket}/t"
     table = sql_world(s3, place, tmp_path, mode=mode, columns={"a": "long"}, evolve=False)
     for number in range(3):
-        values = [{"a": number}, {"a": number + 0.5}]
+        values: list[Value] = [{"a": number}, {"a": number + 0.5}]
         keys = [b"k%d" % number, b"l%d" % number]
         table.batch("q", number, values, start=2 * number, keys=keys)
     table.store.compact(min_files=2)

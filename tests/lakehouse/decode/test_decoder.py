@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -132,7 +132,7 @@ def test_a_gap_that_compaction_left_at_the_end_completes_the_range() -> None:
     assert decoder.is_complete
 
 
-PRODUCER = {"producer_id": ProducerId(7), "producer_epoch": ProducerEpoch(0)}
+PRODUCER: Mapping[str, Any] = {"producer_id": ProducerId(7), "producer_epoch": ProducerEpoch(0)}
 
 
 def transactional(first: int, count: int = 2) -> bytes:

@@ -25,7 +25,7 @@ from urllib.parse import urlsplit
 
 import boto3
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
-from werkzeug.serving import WSGIRequestHandler, make_server
+from werkzeug.serving import ThreadedWSGIServer, WSGIRequestHandler, make_server
 
 _CONTROL: Final = "/--control--"
 _ROOT: Final = Path(__file__).parents[3]
@@ -192,7 +192,8 @@ class _Moto:
 
     def __call__(self, environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
         if "HTTP_IF_NONE_MATCH" not in environ:
-            return self._app(environ, start)
+            answer: Iterable[bytes] = self._app(environ, start)
+            return answer
         with self._condition:
             return list(self._app(environ, start))
 
@@ -237,6 +238,7 @@ def _main() -> None:
     behind = sys.argv[1]
     app = _Misbehaving(_Elsewhere(behind) if behind else _Moto())
     server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=_Quiet)
+    assert isinstance(server, ThreadedWSGIServer)
     server.daemon_threads = True
     threading.Thread(target=server.serve_forever, daemon=True).start()
     print(f"http://127.0.0.1:{server.server_port}", flush=True)

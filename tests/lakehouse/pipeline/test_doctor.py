@@ -22,7 +22,9 @@ def examined(spec: TableSpec, bootstrap: str) -> dict[str, Finding]:
     return {each.part: each for each in examine_here(spec, reading)}
 
 
-def test_all_is_there(s3: S3Server, bucket: str, cluster: Cluster, new_topic: Callable) -> None:
+def test_all_is_there(
+    s3: S3Server, bucket: str, cluster: Cluster, new_topic: Callable[..., str]
+) -> None:
     spec = TableSpec("t", (new_topic(2),), f"s3://{bucket}/t")
     found = examined(spec, cluster.bootstrap_servers)
     assert [*found] == ["store", "commits", "topics"]
@@ -69,7 +71,7 @@ def test_the_command_says_it_and_ends_with_1(s3: S3Server, bucket: str, cluster:
 
 
 def test_executors_are_asked(
-    spark: SparkSession, tmp_path: Path, cluster: Cluster, new_topic: Callable
+    spark: SparkSession, tmp_path: Path, cluster: Cluster, new_topic: Callable[..., str]
 ) -> None:
     spec = TableSpec("t", (new_topic(1),), str(tmp_path / "t"))
     reading = RunOptions(bootstrap=cluster.bootstrap_servers).read_settings(spec)

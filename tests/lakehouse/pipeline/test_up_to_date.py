@@ -19,10 +19,10 @@ from tests.lakehouse.pipeline.conftest import TableUnderTest
 MakeTable = Callable[..., TableUnderTest]
 
 
-def end_at_once(table: TableUnderTest, **options: bool) -> list[Event] | None:
+def end_at_once(table: TableUnderTest, *, accepts_loss: bool = False) -> list[Event] | None:
     """What was told; None if there is work."""
     told: list[Event] = []
-    chosen = RunOptions(bootstrap=table.bootstrap, once=True, **options)
+    chosen = RunOptions(bootstrap=table.bootstrap, once=True, accepts_loss=accepts_loss)
     return told if finish_if_up_to_date(table.store, chosen, told.append) else None
 
 

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -141,19 +142,24 @@ def test_a_task_that_is_run_again_begins_the_batch_anew(
 
 
 def test_another_driver_with_the_id_takes_over(
-    spark: SparkSession, cluster: Cluster, topic: str, sink: TopicSink, read: Read
+    spark: SparkSession,
+    cluster: Cluster,
+    topic: str,
+    sink: TopicSink,
+    read: Read,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     overtaken: list[int] = []
     other = TopicSink(options(cluster, topic))
     first = TopicSink(options(cluster, topic))
     run = first._run
 
-    def run_and_lose(*words: object) -> None:
-        run(*words)  # type: ignore[arg-type]
+    def run_and_lose(*words: Any) -> None:
+        run(*words)
         other(numbered(spark, range(100, 120)), 7)
         overtaken.append(1)
 
-    first._run = run_and_lose  # type: ignore[method-assign]
+    monkeypatch.setattr(first, "_run", run_and_lose)
     with pytest.raises(ProtocolError, match=r"FENCED|fence|another"):
         first(numbered(spark, range(20)), 7)
     assert overtaken == [1]

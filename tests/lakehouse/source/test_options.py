@@ -23,7 +23,7 @@ SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
 EARLIEST, LATEST = Everywhere(-2), Everywhere(-1)
 
 
-def parsed(is_stream: bool | None = None, **options: str) -> SourceOptions:
+def parsed(is_stream: bool | None = None, /, **options: str) -> SourceOptions:
     given = {"subscribe": "t"} if not {"assign", "subscribePattern"} & options.keys() else {}
     return parse(SERVERS | given | options, is_stream=is_stream)
 
@@ -155,6 +155,6 @@ def test_the_documentation_names_every_option() -> None:
 
 def test_what_only_tunes_a_java_client_is_taken() -> None:
     tuned = {"kafka.group.id": "g", "kafka.max.poll.records": "5", "groupIdPrefix": "p"}
-    assert parsed(**tuned) == parsed()
-    assert parsed(**{"kafka.default.api.timeout.ms": "1234"}).reading.patience_ms == 1234
-    assert parsed(**{"kafka.security.protocol": "PLAINTEXT"}) == parsed()
+    assert parsed(None, **tuned) == parsed()
+    assert parsed(None, **{"kafka.default.api.timeout.ms": "1234"}).reading.patience_ms == 1234
+    assert parsed(None, **{"kafka.security.protocol": "PLAINTEXT"}) == parsed()

@@ -260,15 +260,15 @@ def test_a_batch_waits_for_enough_but_not_for_ever(
     planner = StreamPlanner(parse_options(given, is_stream=True), clock)
     with closing(planner):
         at, wait = TopicPartition(topic, 0), Wait(100, 5000)
-        begin = planner.initial()
-        assert planner.latest(begin, at_most=None, wait=wait) == begin
+        first = planner.initial()
+        assert planner.latest(first, at_most=None, wait=wait) == first
         write(topic, 1)
-        assert planner.latest(begin, at_most=None, wait=wait) == begin
+        assert planner.latest(first, at_most=None, wait=wait) == first
         clock.now_ms = 4999
-        assert planner.latest(begin, at_most=None, wait=wait) == begin
+        assert planner.latest(first, at_most=None, wait=wait) == first
         clock.now_ms = 5000
-        end = planner.latest(begin, at_most=None, wait=wait)
-        assert end.at[at].offset == begin.at[at].offset + 1
+        end = planner.latest(first, at_most=None, wait=wait)
+        assert end.at[at].offset == first.at[at].offset + 1
 
 
 @pytest.mark.strandline(brokers=2, settings={"unclean.leader.election.enable": True})

@@ -58,7 +58,8 @@ def bounds(start: Positions, end: Positions) -> list[tuple[str, int, int, int]]:
 
 def test_documents_are_canonical_and_read_back() -> None:
     positions = Positions(
-        {"u": None, "t": T}, {T1: Position(7, 2), T0: Position(9, -1, 3), ("u", 10): Position(1)}
+        {"u": None, "t": T},
+        {T1: Position(7, 2), T0: Position(9, -1, 3), TopicPartition("u", 10): Position(1)},
     )
     text = json.dumps(positions.document())
     assert Positions.parse(text) == positions

@@ -48,12 +48,12 @@ def kafka_rows(
 class TableWorld:
     """A table, written by one query after another. `store` may be replaced by a fresh one."""
 
-    def __init__(self, directory: Path, **fields: Any) -> None:
+    def __init__(self, directory: Path | str, **fields: Any) -> None:
         self.spec = self.spec_in(directory, **fields)
         self.store: TableStore = open_store(self.spec, create=True)
 
     @staticmethod
-    def spec_in(directory: Path, **fields: Any) -> TableSpec:
+    def spec_in(directory: Path | str, **fields: Any) -> TableSpec:
         """The definition of the table, which a later one of the same directory may change."""
         return TableSpec(
             **{"name": "flights", "topics": (TOPIC,), "location": str(directory), **fields}

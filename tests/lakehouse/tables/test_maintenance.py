@@ -62,7 +62,7 @@ def test_what_a_batch_adds_meanwhile_stays(
     other = open_store(table.spec)
     joined = other._maintenance._join
 
-    def join_late(*arguments: object) -> object:
+    def join_late(*arguments: Any) -> object:
         result = joined(*arguments)
         if arguments[0] is None:
             table.batch("q", 6, [{"t": 5000, "k": "a"}, b"bad"], start=18)

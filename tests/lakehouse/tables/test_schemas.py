@@ -18,7 +18,7 @@ from strandline.lakehouse.tables.iceberg import IcebergBackend
 from strandline.lakehouse.tables.identity import BatchIdentity, OffsetRange
 from strandline.lakehouse.tables.types import NoCommonType, list_of, merge_schemas
 from tests.lakehouse.tables.conftest import MakeTable
-from tests.lakehouse.tables.table_world import TOPIC, TableWorld
+from tests.lakehouse.tables.table_world import TOPIC, TableWorld, Value
 
 TWO = (OffsetRange(TOPIC, 0, 0, 1), OffsetRange(TOPIC, 1, 0, 1))
 
@@ -114,7 +114,7 @@ def evolved(make_table: MakeTable) -> TableWorld:
     table = make_table(
         event_time="t", columns={"k": "string"}, partition_by=parse_partitioning("day(t), k")
     )
-    rows = [
+    rows: list[Value] = [
         {"t": "2013-01-01T23:59:59.5Z", "k": "a", "n": 1},
         {"t": "2013-01-02T00:00:00Z", "k": "b", "s": {"x": 1}},
         {"k": "b", "s": {"y": "é"}, "l": [1, None]},

@@ -20,8 +20,8 @@ from pyiceberg.types import (
 
 from strandline.errors import InvalidSetting
 from strandline.lakehouse.tables.definition import parse_partitioning
+from strandline.lakehouse.tables.names import TIMESTAMP
 from strandline.lakehouse.tables.transforms import Transform, TransformKind, parse_transform
-from strandline.lakehouse.tables.types import TIMESTAMP
 
 TIMES = st.datetimes()
 """Made aware below."""

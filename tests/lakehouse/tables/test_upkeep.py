@@ -156,7 +156,7 @@ def test_files_that_are_replaced_meanwhile_are_left_for_the_next_time(
     other = open_store(table.spec)
     commit = other._expiring._replacing.commit
 
-    def commit_late(*arguments: Any, **named: Any) -> bool:
+    def commit_late(*arguments: Any, **named: Any) -> object:
         table.store.compact(min_files=2)
         return commit(*arguments, **named)
 

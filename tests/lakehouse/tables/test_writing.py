@@ -21,7 +21,7 @@ from strandline.lakehouse.tables.transforms import parse_transform
 from strandline.lakehouse.tables.writing import BatchWriter
 from strandline.lakehouse.tables.written import OffsetsIn, TaskWrite
 from tests.lakehouse.tables.conftest import MakeTable
-from tests.lakehouse.tables.table_world import TOPIC, kafka_rows
+from tests.lakehouse.tables.table_world import TOPIC, Value, kafka_rows
 
 
 def test_late_rows_go_beside_the_table(make_table: MakeTable) -> None:
@@ -303,7 +303,7 @@ def test_a_given_json_schema_fixes_the_columns(make_table: MakeTable) -> None:
     table = make_table(
         schema=json.dumps(schema), evolve=False, partition_by=parse_partitioning("day(at)")
     )
-    values = [
+    values: list[Value] = [
         {"id": 1, "at": "2013-01-01T00:00:00Z", "tags": ["x"]},
         {"at": None},
         {"id": 2, "z": 1},

@@ -16,7 +16,8 @@ from google.protobuf import descriptor_pb2, timestamp_pb2
 
 from strandline.errors import InvalidSetting
 from strandline.lakehouse.tables.definition import TableSpec
-from strandline.lakehouse.tables.types import TIMESTAMP, list_of
+from strandline.lakehouse.tables.names import TIMESTAMP
+from strandline.lakehouse.tables.types import list_of
 from strandline.lakehouse.values.decoding import Decoded
 from strandline.lakehouse.values.making import given_columns, make_decoder
 from strandline.lakehouse.values.protobuf import _message_class

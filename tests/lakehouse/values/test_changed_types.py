@@ -22,7 +22,7 @@ SUM = {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}
 TEXTS = {"type": "array", "items": "string"}
 NUMBERS = {"type": "map", "values": "long"}
 PAIR = {"type": "record", "name": "Pair", "fields": [{"name": "a", "type": "long"}]}
-WIDER = {**PAIR, "fields": [*PAIR["fields"], {"name": "b", "type": "long"}]}  # type: ignore[misc]
+WIDER = {**PAIR, "fields": [*PAIR["fields"], {"name": "b", "type": "long"}]}
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from strandline.errors import InvalidSetting
 from strandline.lakehouse.tables.names import NAMES as OWN
-from strandline.lakehouse.tables.types import TIMESTAMP
+from strandline.lakehouse.tables.names import TIMESTAMP
 from strandline.lakehouse.values import json_values
 from strandline.lakehouse.values.decoding import Decoded
 from strandline.lakehouse.values.json_values import JsonDecoder

@@ -40,7 +40,7 @@ LINE = {"name": "Line", "type": "record", "fields": [{"name": "n", "type": "long
 
 
 def with_fields(*fields: dict[str, Any]) -> dict[str, Any]:
-    return {**ORDER, "fields": [ORDER["fields"][0], *fields]}  # type: ignore[index]
+    return {**ORDER, "fields": [ORDER["fields"][0], *fields]}
 
 
 def table_of(tmp_path: Path, registry: LittleRegistry, **fields: Any) -> TableWorld:
