@@ -25,7 +25,16 @@ class WallClock:
         self._file = home / "wall-clock"
         self._file.write_bytes(_AHEAD.pack(0))
         self._library = home / "wall_clock.so"
-        command = ["cc", "-O1", "-shared", "-fPIC", "-o", self._library, SOURCE, "-ldl"]
+        command: list[str | Path] = [
+            "cc",
+            "-O1",
+            "-shared",
+            "-fPIC",
+            "-o",
+            self._library,
+            SOURCE,
+            "-ldl",
+        ]
         subprocess.run(command, check=True)
 
     @property

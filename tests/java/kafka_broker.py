@@ -55,8 +55,8 @@ class Kafka:
                 node_id=NODE_ID, port=port, controller_port=controller_port, data=self.data
             )
         )
-        format_it = ("format", "-t", CLUSTER_ID, "-c", self._properties, *format_options)
-        tools.run("kafka.tools.StorageTool", *format_it).succeeded()
+        format_it = ("-t", CLUSTER_ID, "-c", self._properties)
+        tools.run("kafka.tools.StorageTool", "format", *format_it, *format_options).succeeded()
         self._process: Process | None = None
 
     def move_to(self, data: Path) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
 
-from strandline.testing import Cluster
+from strandline.testing import Cluster, ClusterStatus
 from tests.java.processes import Outcome, ToolServer, Workshop
 from tests.java.tables import CONFIGS, OFFSETS, TOOLS, TOPICS, fields
 
@@ -149,11 +150,13 @@ def test_a_plan_is_proposed_and_followed(run: Tools, cluster: Cluster, tmp_path:
     plan.write_text(proposal)
     run.reassign(plan, "--execute").succeeded()
     wanted = {each["partition"]: each["replicas"] for each in json.loads(proposal)["partitions"]}
+
+    def is_placed(number: int, replicas: list[int], status: ClusterStatus) -> bool:
+        return [*status.partition("planned", number).assigned] == replicas
+
     for number, replicas in wanted.items():
         cluster.wait_until(
-            lambda status, number=number, replicas=replicas: (
-                [*status.partition("planned", number).assigned] == replicas
-            ),
+            partial(is_placed, number, replicas),
             f"planned-{number} is on {replicas}",
         )
     assert run.reassign(plan, "--verify").succeeded().count("is completed") == 3
@@ -218,7 +221,7 @@ def test_replicas_are_verified(workshop: Workshop, cluster: Cluster) -> None:
         VERIFY, "--broker-list", servers, "--topics-include", "verified",
         "--report-interval-ms", "10",
     )  # fmt: skip
-    said = []
+    said: list[str] = []
     while "max lag" not in (line := verifier.line() or "the end"):
         assert line != "the end", (said, verifier.complaint())
         said.append(line)

@@ -19,6 +19,7 @@ from click.testing import CliRunner
 
 import strandline
 from strandline.cli.main import cli
+from strandline.client.delivery import Delivery
 from strandline.errors import AuthenticationFailed, ErrorCode, InvalidSetting, ProtocolError
 from strandline.lakehouse.reading.catalogue import Catalogue
 from strandline.lakehouse.reading.ranges import OffsetRange, RangeReader
@@ -186,7 +187,7 @@ def test_the_clients_of_an_event_loop(secured: Secured) -> None:
         async with strandline.AsyncAdmin(settings) as admin:
             await admin.create_topic("loop", partitions=1)
         async with strandline.AsyncProducer(settings) as producer:
-            deliveries = []
+            deliveries: list[Delivery] = []
             until = time.monotonic() + 1.5 * SESSION_MS / 1000
             while time.monotonic() < until:
                 deliveries.append(await producer.send("loop", b"%d" % len(deliveries)))

@@ -39,12 +39,12 @@ def kafka(workshop: Workshop, tools: ToolServer) -> Kafka:
     return kafka
 
 
-def read(address: str, isolation: Isolation) -> dict[str, list[list[Any]]]:
+def read(address: str, isolation: Isolation) -> dict[str, list[tuple[Any, Any]]]:
     """Offset and value size of everything up to the end that the catalogue gives."""
     settings = ReadSettings(
         bootstrap=address, isolation=isolation, fetch_bytes=100_000, batch_bytes=100_000
     )
-    found: dict[str, list[list[Any]]] = {}
+    found: dict[str, list[tuple[Any, Any]]] = {}
     with Catalogue(settings) as catalogue, RangeReader(settings) as reader:
         topics = catalogue.matching(".*")
         partitions = [at for facts in topics.values() for at in facts.topic_partitions]

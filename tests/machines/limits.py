@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -22,6 +22,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.broker.harness import Wire
 from tests.cli.test_serve_handles import Group, Serving, serving, until
 from tests.node.messages import batch, produce, produced
+
+Place: TypeAlias = tuple[str | None, int | None, int | None]
+"""Topic, partition and offset of a message."""
 
 MIB: Final = 1 << 20
 TOPICS, PARTITIONS = 20, 100
@@ -80,10 +83,10 @@ def _have_leaders(admin: AdminClient, names: Sequence[str]) -> bool:
     )
 
 
-def _write_to_each(served: Serving, names: Sequence[str]) -> set[tuple[str, int, int]]:
+def _write_to_each(served: Serving, names: Sequence[str]) -> set[Place]:
     """One record in each partition; where they are."""
     failed: list[KafkaError] = []
-    written: set[tuple[str, int, int]] = set()
+    written: set[Place] = set()
 
     def delivered(error: KafkaError | None, message: Message) -> None:
         if error is not None:

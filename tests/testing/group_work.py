@@ -15,6 +15,8 @@ from typing import Self
 import confluent_kafka
 from confluent_kafka import KafkaException
 
+from tests.delivered import offset_of, partition_of
+
 PATIENCE_S = 120.0
 TOPIC = "work"
 GROUP = "workers"
@@ -136,7 +138,7 @@ class Member:
 
     def _poll(self) -> list[tuple[int, int]]:
         messages = self._consumer.consume(50, timeout=0.05)
-        return [(each.partition(), each.offset()) for each in messages if each.error() is None]
+        return [(partition_of(each), offset_of(each)) for each in messages if each.error() is None]
 
     def _commit(self, offsets: Mapping[int, int]) -> bool:
         wanted = [confluent_kafka.TopicPartition(TOPIC, p, at) for p, at in offsets.items()]
@@ -194,7 +196,7 @@ class Feed:
         self, error: confluent_kafka.KafkaError | None, message: confluent_kafka.Message
     ) -> None:
         if error is None:
-            partition, end = message.partition(), message.offset() + 1
+            partition, end = partition_of(message), offset_of(message) + 1
             self.ends[partition] = max(self.ends[partition], end)
 
 

@@ -10,6 +10,7 @@ from typing import Any, Self
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
 from strandline.testing import Cluster
+from tests.delivered import offset_of, value_of
 
 PATIENCE_S = 120.0
 
@@ -78,7 +79,7 @@ class Load:
     def _report(self, error: KafkaError | None, message: Message) -> None:
         with self._progress:
             if error is None:
-                self.acknowledged[int(message.value())] = message.offset()
+                self.acknowledged[int(value_of(message))] = offset_of(message)
             else:
                 self.failed.append(error)
             self._progress.notify_all()
@@ -103,7 +104,7 @@ def read_all(cluster: Cluster, topic: str, count: int) -> list[tuple[int, int]]:
             assert message is not None, f"{len(found)} of {count} records in {PATIENCE_S} s"
             error = message.error()
             if error is None:
-                found.append((message.offset(), int(message.value())))
+                found.append((offset_of(message), int(value_of(message))))
             elif error.code() == KafkaError._PARTITION_EOF and len(found) >= count:
                 return found
     finally:

@@ -14,8 +14,9 @@ import asyncio
 import os
 import select
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from strandline.broker.links import Link, Links
 from strandline.broker.running import Broker
@@ -141,7 +142,7 @@ class Steps:
     motion.
     """
 
-    def __init__(self, cluster: Cluster, **configs: object) -> None:
+    def __init__(self, cluster: Cluster, **configs: Any) -> None:
         self.cluster = cluster
         self.controller = cluster.wait_for_controller()
         self.replicas = sorted({each.broker_id for each in cluster.brokers} - {self.controller})
@@ -291,9 +292,7 @@ class Steps:
         followers = [each for each in self.replicas if each != self.leader]
         wanted |= zip(followers, row[1 + len(followers) :], strict=True)
         for broker_id, at in wanted.items():
-            self.wait_until(
-                broker_id, lambda each, at=at: _ends(each) == at, f"{broker_id} is at {at}"
-            )
+            self.wait_until(broker_id, partial(_is_at, at), f"{broker_id} is at {at}")
         assert self.row() == row
 
     def see(self, broker_id: int, question: Callable[[Replica], T]) -> T:
@@ -342,6 +341,10 @@ class Steps:
 def _leading(replica: Replica) -> Leader:
     assert replica.leader is not None, "it does not lead"
     return replica.leader
+
+
+def _is_at(at: object, replica: Replica) -> bool:
+    return _ends(replica) == at
 
 
 def _ends(replica: Replica) -> tuple[int, int]:

@@ -11,6 +11,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 from strandline.testing import Cluster
+from tests.delivered import value_of
 
 SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 RACKS = ("east", "middle", "west")
@@ -91,7 +92,7 @@ class Reader:
                 continue
             error = message.error()
             if error is None:
-                found.append(message.value().decode())
+                found.append(value_of(message).decode())
             else:
                 # Connections end when brokers do; everything else is wrong.
                 assert error.code() in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN), error

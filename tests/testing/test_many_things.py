@@ -5,7 +5,8 @@ Three brokers with sockets and files; two of them die.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
@@ -24,7 +25,7 @@ from tests.node.messages import batch, fetch, produce, produced, values
 
 PATIENCE_S = 120.0
 TOPIC = "orders"
-UNCLEAN = {"unclean_leader_election_enable": "true"}
+UNCLEAN: Mapping[str, Any] = {"unclean_leader_election_enable": "true"}
 
 
 @pytest.fixture

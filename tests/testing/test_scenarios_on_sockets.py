@@ -7,7 +7,7 @@ ends, the followers' own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import pytest
@@ -15,6 +15,7 @@ import pytest
 from strandline.node.replica import Replica
 from strandline.replication.in_sync import Committed, Expanding, InSyncState, Shrinking
 from strandline.testing import Cluster
+from strandline.types import BrokerId
 from tests.testing.slow_links import IMPATIENT, PATIENT, Steps
 
 UNCLEAN = {"unclean.leader.election.enable": True}
@@ -23,7 +24,7 @@ SAVED_OFTEN = {"replica.high.watermark.checkpoint.interval.ms": 20}
 
 
 @contextmanager
-def steps_of(replicas: int, settings: dict[str, object], **configs: object) -> Iterator[Steps]:
+def steps_of(replicas: int, settings: Mapping[str, object], **configs: object) -> Iterator[Steps]:
     """A topic with so many replicas, on brokers of which one more is the controller."""
     with Cluster(brokers=replicas + 1, session_timeout_ms=500, settings=settings) as cluster:
         steps = Steps(cluster, **configs)
@@ -104,7 +105,9 @@ def test_x2b_a_slow_follower_holds_the_high_watermark_back_until_its_removal_is_
         m0 = steps.produce(b"m0")
         while not steps.see(a, lambda replica: isinstance(_in_sync(replica), Shrinking)):
             steps.fetch(b)  # B goes on fetching; C says nothing.
-        assert steps.see(a, _in_sync) == Shrinking(frozenset({a, b, c}), frozenset({c}))
+        assert steps.see(a, _in_sync) == Shrinking(
+            frozenset(map(BrokerId, (a, b, c))), frozenset({BrokerId(c)})
+        )
         assert steps.row() == ((1, 0), 1, 0, (1, 0), (0, 0))
         assert not m0.is_acknowledged, "a removal that is only proposed counts already"
         steps.unsilence(a)

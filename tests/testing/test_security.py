@@ -154,7 +154,10 @@ def test_who_is_not_known_does_not_come_in(scram_cluster: Cluster) -> None:
         strandline.Admin(wrong) as admin,
     ):
         admin.list_topics()
-    plain = {"bootstrap.servers": wrong["bootstrap.servers"], "socket.timeout.ms": 1000}
+    plain: dict[str, str | int | float | bool] = {
+        "bootstrap.servers": wrong["bootstrap.servers"],
+        "socket.timeout.ms": 1000,
+    }
     with pytest.raises(confluent_kafka.KafkaException):
         AdminClient(plain).list_topics(timeout=2)
 
@@ -229,7 +232,7 @@ def test_no_secret_is_in_a_log_a_status_or_the_settings_that_are_told(
     ):
         admin.list_topics()
     round_trip(scram_cluster, b"logged", "alice")
-    admin_client = AdminClient(scram_cluster.client_config())
+    admin_client = AdminClient({**scram_cluster.client_config()})
     resource = confluent_kafka.admin.ConfigResource("broker", "1")
     (told,) = admin_client.describe_configs([resource]).values()
     entries = {name: entry.value for name, entry in told.result(PATIENCE_S).items()}

@@ -125,7 +125,7 @@ def test_an_open_transaction_holds_readers_of_committed_records(cluster: Cluster
     partition = cluster.status().partition(TOPIC)
     assert {replica.high_watermark for replica in partition.replicas} == {2}
     producer.commit_transaction(PATIENCE_S)
-    values = []
+    values: list[bytes | None] = []
     while len(values) < 2:
         message = consumer.poll(PATIENCE_S)
         assert message is not None
@@ -216,6 +216,8 @@ def test_the_next_coordinator_ends_what_the_killed_one_had_decided(
     coordinator = cluster.leader_of(STATE)
     leaders = {cluster.leader_of(TOPIC, number): number for number in range(3)}
     away, number = next(each for each in leaders.items() if each[0] != coordinator)
+    assert away is not None
+    assert coordinator is not None
     producer.begin_transaction()
     producer.produce(TOPIC, b"decided", partition=number)
     assert producer.flush(PATIENCE_S) == 0

@@ -67,7 +67,7 @@ def written(cluster: Cluster) -> None:
         producer.flush()
 
 
-def records(page: Page, topic: str = "flights", **query: object) -> Any:
+def records(page: Page, topic: str = "flights", **query: Any) -> Any:
     answer = page.get(f"/api/topics/{topic}/0/records", **query)
     assert answer.status == 200, answer.text
     return answer.json["records"]

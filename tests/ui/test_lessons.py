@@ -26,7 +26,8 @@ def is_reached(moment: Moment, script: str) -> bool:
     """As the page decides it, from what has happened since the reader began to act."""
     until = moment.step["until"]
     if "expect" in until:
-        return played(script, until["expect"])["met"] == [True]
+        met: list[bool] = played(script, until["expect"])["met"]
+        return met == [True]
     acted = script.removeprefix(moment.before).splitlines()
     if "did" in until:
         return until["did"] in acted

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import Any
 
 import pytest
@@ -32,7 +32,7 @@ def wide(cluster: Cluster) -> Cluster:
     return cluster
 
 
-def pictures(page: Page) -> Iterator[dict[str, Any]]:
+def pictures(page: Page) -> Generator[dict[str, Any], None, None]:
     with urllib.request.urlopen(f"{page.address}api/events", timeout=PATIENCE_S) as stream:
         for line in stream:
             if line.startswith(b"data: {"):

@@ -14,7 +14,7 @@ def look(number: int, wall_ms: int, **broker: Any) -> Picture:
     rates = {"bytes_in": 10.0 * number, "bytes_out": 0.0, "records_in": 1.0}
     told = {"id": 1, "error": None, "rates": rates, "produce": None} | broker
     in_sync = broker.pop("in_sync", [1, 2])
-    copies = [[each, 0, 0, 0, 0, [], False, None, 100] for each in (1, 2)]
+    copies: list[list[Any]] = [[each, 0, 0, 0, 0, [], False, None, 100] for each in (1, 2)]
     row = ["t", 0, 1, 0, [1, 2], in_sync, copies]
     return Picture(number, wall_ms, 1, (told,), {("t", 0): row})
 

@@ -90,7 +90,7 @@ def test_the_past_is_kept(page: Page, written: Cluster) -> None:
     assert page.get("/api/moments/999999").status == 404
 
 
-def records(page: Page, **query: object) -> Any:
+def records(page: Page, **query: Any) -> Any:
     return page.get("/api/topics/orders/0/records", **query).json
 
 

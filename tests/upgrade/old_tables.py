@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -46,7 +47,7 @@ def records(first: int) -> pa.RecordBatch:
 def definition(directory: Path, table_format: str, mode: str) -> TableSpec:
     if (directory / "table.json").exists():
         return load_spec(directory)
-    dated = {
+    dated: dict[str, Any] = {
         "event_time": "at",
         "watermark_ms": 0,
         "partition_by": parse_partitioning("day(_timestamp)"),

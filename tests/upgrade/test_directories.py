@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
-from confluent_kafka.admin import (  # type: ignore[attr-defined]
+from confluent_kafka.admin import (
     AdminClient,
     ConfigResource,
     OffsetSpec,
@@ -37,8 +37,9 @@ class Opened:
 def opened(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Opened]:
+    release, end = request.param
     home = tmp_path_factory.mktemp("-".join(request.param))
-    unpack_directory(*request.param, home)
+    unpack_directory(release, end, home)
     expected = json.loads((home / EXPECTED).read_text())
     # Else the controller moves leaders five seconds after the start, and librdkafka's administrator
     # takes FENCED_LEADER_EPOCH for final: it does not read the metadata again for ListOffsets.

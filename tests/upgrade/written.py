@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import (  # type: ignore[attr-defined]
+from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
     ConfigEntry,
@@ -171,6 +171,7 @@ def read(cluster: Cluster, topic: str) -> Records:
             waiting.discard(message.partition())
             continue
         key, value = message.key(), message.value()
+        assert value is not None
         found[f"{topic}/{message.partition()}"].append(
             [message.offset(), key and key.decode(), value.decode()]
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -141,10 +142,14 @@ def test_brokers_go_on_when_the_ensemble_has_moved_to_new_servers(
     create_on_three("after", brokers[1].address)
     # No session was lost on the way, so no broker had to register again.
     assert broker_epochs(f"{new}/moved") == registered
+
+    def all_in_sync(name: str) -> bool:
+        return in_sync_of(name, brokers[2].address) == [1, 2, 3]
+
     for name in ("before", "after"):
         # Brokers follow the metadata each at its own pace: this one may not know the topic yet.
         eventually(
-            lambda name=name: in_sync_of(name, brokers[2].address) == [1, 2, 3],
+            partial(all_in_sync, name),
             f"{name} in sync on all brokers",
             seconds=PATIENCE_S,
         )

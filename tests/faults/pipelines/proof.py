@@ -25,6 +25,7 @@ from pyspark.sql import SparkSession
 
 from strandline.lakehouse.deadletters.letters import PAYLOAD
 from strandline.lakehouse.locations import stores
+from strandline.lakehouse.locations.location import Location
 from strandline.lakehouse.pipeline.options import RunOptions
 from strandline.lakehouse.tables.definition import DEAD_LETTERS, LATE, TableSpec
 from strandline.lakehouse.tables.store import open_store
@@ -145,7 +146,7 @@ def _read(spec: TableSpec, side: str | None) -> pa.Table:
     return StaticTable.from_metadata(metadata).scan().to_arrow()
 
 
-def _metadata_of(path: Path, directory: Path) -> str:
+def _metadata_of(path: Path, directory: Location) -> str:
     """What the catalog says is the newest metadata of the table in a directory."""
     with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as catalog:
         known = catalog.execute("SELECT metadata_location FROM iceberg_tables").fetchall()

@@ -99,7 +99,7 @@ def judge(records: list[tuple[int, bytes, bytes]], expected: Counter[str]) -> No
     counts: dict[str, list[int]] = defaultdict(list)
     for _, word, count in records:
         counts[word.decode()].append(int.from_bytes(count, "big"))
-    for word, found in sorted(counts.items()):
+    for text, found in sorted(counts.items()):
         wrong = [(at, n) for at, n in enumerate(found, 1) if at != n][:5]
-        assert not wrong, f"counts of {word!r} by position: {wrong}"
-    assert {word: len(found) for word, found in counts.items()} == dict(expected)
+        assert not wrong, f"counts of {text!r} by position: {wrong}"
+    assert {text: len(found) for text, found in counts.items()} == dict(expected)

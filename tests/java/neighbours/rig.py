@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, KafkaError, Message, Producer
 
 from bench.kafka_jars import connect_jars, kafka_jars, streams_jars
 from strandline.testing import Cluster
@@ -73,6 +73,11 @@ def until(condition: Callable[[], bool], what: str, complaint: Callable[[], str]
 def produce(bootstrap: str, topic: str, records: list[tuple[str, str]]) -> None:
     """Write records with keys; fails unless all are acknowledged by all in-sync replicas."""
     failures: list[str] = []
+
+    def delivered(error: KafkaError | None, message: Message) -> None:
+        if error:
+            failures.append(str(error))
+
     producer = Producer({"bootstrap.servers": bootstrap, "acks": "all"})
     for key, value in records:
         producer.produce(
@@ -80,7 +85,7 @@ def produce(bootstrap: str, topic: str, records: list[tuple[str, str]]) -> None:
             value,
             key,
             headers=[("of", b"rig")],
-            on_delivery=lambda error, _: error and failures.append(str(error)),
+            on_delivery=delivered,
         )
     assert producer.flush(PATIENCE_S) == 0
     assert not failures, failures[:3]
