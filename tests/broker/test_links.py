@@ -22,7 +22,6 @@ from strandline.broker.receive_buffers import BufferPool, SharedBuffer
 from strandline.broker.server_tls import ServerTls
 from strandline.broker.tls_listener import Certificates, client_context
 from strandline.broker.tls_socket import TlsSocket
-from strandline.broker.transport import Transport
 from strandline.broker.transport_host import Watched
 from strandline.broker.turns import read_clock
 from strandline.config.listener_settings import ListenerSettings
