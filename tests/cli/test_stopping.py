@@ -236,21 +236,26 @@ def test_a_member_that_is_ended_at_once_leaves_no_word(broker: Serving) -> None:
     assert len(run(broker, "groups", "describe", "g", "--json").json["members"]) == 1
 
 
+def break_off(interruptions: int) -> None:
+    """Be interrupted in the middle of what then fails in its own way."""
+    with Stop() as stop:
+        try:
+            for number in range(interruptions):
+                assert not stop.is_abandoned
+                signal.raise_signal(signal.SIGINT)
+                assert (stop.is_set, number) == (True, 0)
+        finally:
+            assert stop.is_abandoned == (interruptions > 1)
+            threading.RLock().release()
+
+
 def test_what_a_second_interruption_breaks_is_an_interruption() -> None:
     """It comes in the middle of anything, such as a condition that takes its lock again."""
-    with pytest.raises(KeyboardInterrupt) as raised, Stop() as stop:
-        signal.raise_signal(signal.SIGINT)
-        assert (stop.is_set, stop.is_abandoned) == (True, False)
-        lock = threading.RLock()
-        try:
-            signal.raise_signal(signal.SIGINT)
-        finally:
-            assert stop.is_abandoned
-            lock.release()
+    with pytest.raises(KeyboardInterrupt) as raised:
+        break_off(2)
     assert isinstance(raised.value.__cause__, RuntimeError)
 
 
 def test_an_error_after_one_interruption_stays_what_it_is() -> None:
-    with pytest.raises(RuntimeError), Stop():
-        signal.raise_signal(signal.SIGINT)
-        threading.RLock().release()
+    with pytest.raises(RuntimeError):
+        break_off(1)

@@ -56,10 +56,10 @@ class Stop:
 def _say(sentence: str) -> None:
     """For signal handlers: these may run in the middle of a buffered write to standard error, which
     cannot be called a second time then. On a terminal `^C` stands in the line already."""
-    descriptor = sys.stderr.fileno()
-    start = "\n" if os.isatty(descriptor) else ""
     # A reader of standard error that is gone must not keep the command from finishing.
     with suppress(OSError):
+        descriptor = sys.stderr.fileno()
+        start = "\n" if os.isatty(descriptor) else ""
         os.write(descriptor, f"{start}{sentence}\n".encode())
 
 

@@ -143,6 +143,7 @@ def test_times_are_those_of_utc_in_whatever_session(make_table: MakeTable) -> No
         columns={"at": "timestamp", "n": "long"},
     )
     before = table.spark.conf.get(zone)
+    assert before is not None
     table.spark.conf.set(zone, "Asia/Kolkata")
     try:
         names = table.spark.createDataFrame([("seen",)], "name string")

@@ -56,13 +56,14 @@ def test_no_table_is_made_in_a_path_that_readers_take_for_another(
     assert not (tmp_path / name).exists()
 
 
-DATED = {"type": "object", "properties": {"at": {"type": "string", "format": "date-time"}}}
+AT = {"at": {"type": "string", "format": "date-time"}}
+DATED = {"type": "object", "properties": AT}
 OTHERS = {
     "d": {"type": "string", "format": "date"},
     "s": {"type": "string"},
     "n": {"type": "number"},
 }
-JSON = json.dumps({"type": "object", "properties": {**DATED["properties"], **OTHERS}})
+JSON = json.dumps({"type": "object", "properties": {**AT, **OTHERS}})
 AVRO = json.dumps(
     {
         "type": "record",
