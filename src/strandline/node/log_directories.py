@@ -235,7 +235,7 @@ class LogDirectories:
                     found.setdefault((at, loaded.topic_id), []).append(directory)
         for (at, _), directories in found.items():
             if len(directories) > 1:
-                best = max(directories, key=lambda each: _progress(each.logs[at]))
+                best = max(directories, key=lambda each: progress_of(each.logs[at]))
                 for directory in directories:
                     if directory is not best:
                         why = "lies in another directory as well, and is further on there"
@@ -262,6 +262,6 @@ class LogDirectories:
         )
 
 
-def _progress(found: Log) -> tuple[int, int, int]:
+def progress_of(found: Log) -> tuple[int, int, int]:
     """How far a log is: of two that were one, the greater one has all that the other has."""
     return found.leader_epochs.latest, found.log_end_offset, found.log_start_offset

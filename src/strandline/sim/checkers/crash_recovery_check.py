@@ -14,6 +14,7 @@ from random import Random
 from typing import TYPE_CHECKING, Final, TypeAlias
 from zlib import crc32
 
+from strandline.node.log_directories import progress_of
 from strandline.sim.checkers.batches import peek
 from strandline.sim.checkers.hosting import Hosted
 from strandline.sim.checkers.log_model import LogModel
@@ -140,7 +141,10 @@ class CrashRecoveryCheck:
                     "I-46",
                     f"Broker {machine.broker_id} could not start: {directory.offline_reason}",
                 )
-            found.update(directory.logs)
+            for at, log in directory.logs.items():
+                # A log that has moved may be in both places, and the next start takes the better.
+                if at not in found or progress_of(log) > progress_of(found[at]):
+                    found[at] = log
             directory.close()
         return found
 

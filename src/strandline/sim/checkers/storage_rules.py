@@ -185,6 +185,8 @@ class StorageRules:
     def _check_directory(self, machine: Machine, directory: LogDirectory[Log]) -> None:
         files = machine.disk.files
         known = {join(directory.path, str(at)) for at in directory.logs}
+        # The name of a log that has moved may wait for the handle that makes it durable.
+        known |= {future.directory for future in directory.futures.values()}
         for name in files.list_directory(directory.path):
             path = join(directory.path, name)
             if not files.is_directory(path):
