@@ -8,8 +8,13 @@ import pytest
 
 from strandline.cli.connecting import Delay
 from strandline.client.cluster import ClusterClient
+from strandline.client.delivery import Batch
+from strandline.client.produce_policy import ProducePolicy
+from strandline.client.sending import Sender
 from strandline.client.settings import ClientSettings
 from strandline.errors import ErrorCode, ProtocolError
+from strandline.records.codec import Codec
+from strandline.types import NO_OFFSET, TopicPartition
 
 
 class SetClock:
@@ -85,3 +90,30 @@ def test_a_broker_that_does_not_answer_is_named_while_it_is_waited_for() -> None
             with pytest.raises(ProtocolError, match="did not answer"):
                 client.refresh()
     assert set(failed[:2]) == {f"The broker at 127.0.0.1:{port} has not answered ApiVersions yet."}
+
+
+def test_a_batch_that_the_next_attempt_writes_is_no_delay() -> None:
+    """However many of them there are: transactions that begin behind one another, for example."""
+    clock = SetClock()
+    told: list[ErrorCode] = []
+    with ClusterClient("127.0.0.1:1", clock=clock) as client:
+        client.on_delay = lambda error: told.append(error.code)
+        sender = Sender(
+            client,
+            ProducePolicy(),
+            codec=(Codec.NONE, None),
+            append_timeout_ms=1000,
+            is_idempotent=False,
+        )
+        at = TopicPartition("t", 0)
+        for _ in range(50):
+            batch = Batch(at, clock.now_ms)
+            sender.failed(batch, ProtocolError(ErrorCode.CONCURRENT_TRANSACTIONS))
+            clock.sleep_ms(100)
+            sender.finished(batch, NO_OFFSET, None)
+        assert told == []
+        stuck = Batch(at, clock.now_ms)
+        for _ in range(3):
+            sender.failed(stuck, ProtocolError(ErrorCode.NOT_ENOUGH_REPLICAS))
+            clock.sleep_ms(500)
+        assert told == [ErrorCode.NOT_ENOUGH_REPLICAS]

@@ -80,6 +80,8 @@ class Sender:
             self._queues.join_transactions(self.transactions)
         self._in_flight: list[_InFlight] = []
         self._asking = Asking(cluster, self._told)
+        self._failing_since_ms: dict[Batch, int] = {}
+        """The open batches of which an attempt has failed."""
 
     @property
     def has_work(self) -> bool:
@@ -278,8 +280,11 @@ class Sender:
         )
 
     def failed(self, batch: Batch, error: ProtocolError) -> None:
-        """See `ProduceWatcher`."""
-        self._cluster.on_delay(error)
+        """See `ProduceWatcher`. What the next attempt mends is nothing that a person waits for: a
+        transaction that begins while its predecessor is being ended, for example."""
+        since_ms = self._failing_since_ms.setdefault(batch, self._now_ms)
+        if self._now_ms - since_ms >= _WAIT_MS_MAX:
+            self._cluster.on_delay(error)
         self._cluster.forget([batch.topic_partition.topic])
 
     def number_refused(self, batch: Batch, error: ProtocolError) -> None:
@@ -288,4 +293,5 @@ class Sender:
     def finished(self, batch: Batch, base_offset: Offset, error: ProtocolError | None) -> None:
         """See `ProduceWatcher`."""
         del base_offset
+        self._failing_since_ms.pop(batch, None)
         self.outcomes.add(batch, error)
