@@ -12,6 +12,7 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Final, Protocol
 
 from py4j.protocol import Py4JError
@@ -35,6 +36,7 @@ from strandline.lakehouse.pipeline.publishing import Publisher
 from strandline.lakehouse.pipeline.query import Attempt
 from strandline.lakehouse.pipeline.rounds import Rounds, RoundsQuery
 from strandline.lakehouse.pipeline.start_offsets import StartOffsets, start_offsets
+from strandline.lakehouse.pipeline.target import Write
 from strandline.lakehouse.reading.errors import ReadError
 from strandline.lakehouse.scratch_directory import OF_QUERIES, remove_leftovers
 from strandline.lakehouse.session_lasting import is_lost
@@ -42,8 +44,10 @@ from strandline.lakehouse.session_master import NoSpark
 from strandline.lakehouse.session_remote import has_context
 from strandline.lakehouse.spark_errors import OF_SPARK, cause_of
 from strandline.lakehouse.tables.errors import TableError
-from strandline.lakehouse.tables.identity import OffsetRange
+from strandline.lakehouse.tables.identity import OffsetRange, TableState
 from strandline.lakehouse.tables.store import TableStore, open_store
+from strandline.lakehouse.tables.written import TaskWrite
+from strandline.lakehouse.transforming.given import Transform
 from strandline.lakehouse.transforming.utc_session import copy_in_utc
 from strandline.lakehouse.transforming.writing import Passage
 from strandline.lakehouse.values.registered import client_of
@@ -213,11 +217,16 @@ class Runner:
             attempt.close()
 
     def _made_healer(self) -> Healer:
-        context = self._context
-        through = None
-        if context.transform is not None:
-            through = Passage(copy_in_utc(context.spark), context.spec, context.transform).write
+        transform = self._context.transform
+        through = None if transform is None else partial(self._write_through, transform)
         return Healer(self._store_beside(), self._tell, through)
+
+    def _write_through(
+        self, transform: Transform, stage: Write, state: TableState
+    ) -> list[TaskWrite]:
+        """In a session for this one replay: the one before may have ended with its JVM."""
+        session = copy_in_utc(self._context.spark)
+        return Passage(session, self._context.spec, transform).write(stage, state)
 
     def _store_beside(self) -> TableStore:
         """For what is done beside the batches, which are committed in another thread."""
