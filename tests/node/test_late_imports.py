@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import subprocess
 import sys
+import threading
 from typing import Final
+
+import pytest
+
+from strandline.node import late_imports
 
 USES: Final = """
 import sys
@@ -42,3 +48,18 @@ def test_a_broker_imports_nothing_of_its_own_on_first_use() -> None:
     )
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.split() == []
+
+
+def test_without_memory_a_broker_goes_on(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(name: str) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(late_imports, "import_module", fails)
+    caplog.set_level(logging.WARNING)
+    late_imports.import_in_thread()
+    for thread in threading.enumerate():
+        if thread.name == "strandline-imports":
+            thread.join()
+    assert "no memory to import modules early" in caplog.text

@@ -25,14 +25,21 @@ DELAY_S: Final = 1.0
 def import_in_thread() -> None:
     """Import them in a thread, which shares the interpreter with the event loop in short slices.
 
-    Without a thread, each is imported on first use.
+    Without a thread, or memory, each is imported on first use.
     """
     # No daemon: an import that the end of the process cuts off would keep its lock for ever.
-    thread = threading.Thread(target=import_all, name="strandline-imports")
+    thread = threading.Thread(target=_import_what_fits, name="strandline-imports")
     try:
         thread.start()
     except RuntimeError as error:
         log.info("Modules are imported on first use: %s", error)
+
+
+def _import_what_fits() -> None:
+    try:
+        import_all()
+    except MemoryError:
+        log.warning("There is no memory to import modules early: they are imported on first use")
 
 
 def import_all() -> None:
