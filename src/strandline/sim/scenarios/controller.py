@@ -223,13 +223,20 @@ class Controller:
         """Decide about the in-sync set that a leader proposes. Raises STALE_BROKER_EPOCH."""
         if self.rules.writes_directly:
             proposals = [
-                replace(each, members=[(member, _UNKNOWN_EPOCH) for member, _ in each.members])
+                replace(
+                    each, members=[(member, self._epoch_of(member)) for member, _ in each.members]
+                )
                 for each in proposals
             ]
         epoch = replica.machine.node.membership.broker_epoch
         decision = alter_partitions(self._image, replica.broker_id, epoch, proposals, self.rules)
         self._write(decision.operations)
         return decision.results
+
+    def _epoch_of(self, member: BrokerId) -> int:
+        """That of whatever process is registered now: none is compared then."""
+        broker = self._image.brokers.get(member)
+        return _UNKNOWN_EPOCH if broker is None else broker.epoch
 
 
 class HeldProposals(InSyncChanges):
