@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 import pytest
 from click.testing import CliRunner
 
-from strandline.cli.main import cli, sentence_of
+from strandline.cli.main import cli
+from strandline.cli.sentences import sentence_of
 from strandline.errors import StrandlineError
 
 COMMAND = (sys.executable, "-W", "error", "-m", "strandline.cli")

@@ -61,10 +61,10 @@ def test_a_group_of_the_consumer_protocol(strandline: Run, address: str, group: 
 
 
 def test_a_group_that_is_not_there(strandline: Run) -> None:
-    for arguments in (("describe", "nobody"), ("delete", "nobody")):
+    for arguments in (("describe", "absent"), ("delete", "absent")):
         ended = strandline("groups", *arguments)
         assert (ended.code, ended.out) == (1, "")
-        assert ended.err.strip().endswith("There is no group 'nobody'. [GROUP_ID_NOT_FOUND]")
+        assert ended.err.strip().endswith("There is no group 'absent'. [GROUP_ID_NOT_FOUND]")
 
 
 def test_of_several_groups_each_is_deleted_that_can_be(strandline: Run, group: str) -> None:
@@ -153,5 +153,5 @@ def test_resets_that_cannot_be(strandline: Run, group: str) -> None:
         ended = strandline("groups", "reset", group, *arguments, "--execute")
         assert ended.code in (1, 2)
         assert sentence in ended.err
-    missing = strandline("groups", "reset", "nobody", "--all-topics", "--to-latest")
-    assert "There is no group 'nobody'" in missing.err
+    missing = strandline("groups", "reset", "absent", "--all-topics", "--to-latest")
+    assert "There is no group 'absent'" in missing.err

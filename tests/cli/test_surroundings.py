@@ -16,7 +16,7 @@ from typing import Final
 
 import pytest
 
-from strandline.cli.main import sentence_of
+from strandline.cli.sentences import sentence_of
 from tests.cli.conftest import COMMAND, DEADLINE_S
 
 NOWHERE: Final = "http://127.0.0.1:9"

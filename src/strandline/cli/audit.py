@@ -12,7 +12,7 @@ from typing import Final
 import click
 
 from strandline.cli.connecting import json_option
-from strandline.cli.output import counted, print_json, print_table, size_text
+from strandline.cli.output import counted, listed, print_json, print_table, size_text
 from strandline.cli.stopping import ends_with_its_reader
 from strandline.errors import InvalidSetting, StrandlineError
 from strandline.storage.real_files import RealFiles
@@ -131,7 +131,7 @@ def _print_text(
         ),
     )
     for note, partitions in _by_note(reports).items():
-        click.echo(f"note  {_listed(partitions)}: {note}")
+        click.echo(f"note  {listed(partitions, _NAMED_MAX)}: {note}")
     for each in findings:
         _print_finding(each)
     directories = len(inventory.directories)
@@ -149,11 +149,6 @@ def _by_note(reports: Sequence[PartitionReport]) -> dict[str, list[str]]:
         for note in report.notes:
             found.setdefault(note, []).append(f"{report.topic}-{report.partition}")
     return found
-
-
-def _listed(partitions: Sequence[str]) -> str:
-    named, more = partitions[:_NAMED_MAX], len(partitions) - _NAMED_MAX
-    return ", ".join(named) + (f" and {more:,} more" if more > 0 else "")
 
 
 def _print_finding(found: Finding) -> None:

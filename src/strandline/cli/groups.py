@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import click
@@ -12,6 +13,7 @@ from strandline.cli.connecting import bootstrap_option, json_option, open_cluste
 from strandline.cli.group_reset import parse_target
 from strandline.cli.output import print_json, print_table
 from strandline.cli.scope import parse_scope
+from strandline.cli.sentences import sentence_of
 from strandline.cli.whole_sentences import SentencesGroup
 from strandline.client.admin_groups import SHARE, GroupAdmin, GroupDescription, PartitionLag
 from strandline.client.admin_share_groups import ShareGroupAdmin
@@ -160,16 +162,15 @@ def delete(names: tuple[str, ...], bootstrap: str | None) -> None:
     """
     with open_cluster(bootstrap) as client:
         admin = GroupAdmin(client)
-        has_failed = False
-        for name in dict.fromkeys(names):
-            try:
-                admin.delete(name)
-            except ProtocolError as error:
-                has_failed = True
-                _say_refusal(f"Group '{name}' was not deleted", error)
-            else:
-                click.echo(f"Deleted group '{name}'.")
-    if has_failed:
+        outcomes = [
+            _is_done(
+                partial(admin.delete, name),
+                f"Deleted group '{name}'.",
+                f"Group '{name}' was not deleted",
+            )
+            for name in dict.fromkeys(names)
+        ]
+    if not all(outcomes):
         raise click.exceptions.Exit(1)
 
 
@@ -189,25 +190,28 @@ def delete_offsets(group: str, topics: tuple[str, ...], bootstrap: str | None) -
         positions = GroupPositions(client, group, found)
         # Of share groups the broker says itself which topics they do not have.
         known = None if found.group_type == SHARE else {at.topic for at in positions.stored()}
-        has_failed = False
+        outcomes = []
         for topic in dict.fromkeys(topics):
             if known is not None and topic not in known:
-                has_failed = True
                 click.echo(f"Group '{group}' has no offsets of topic '{topic}'.", err=True)
-                continue
-            try:
-                positions.forget(topic)
-            except ProtocolError as error:
-                has_failed = True
-                _say_refusal(f"Group '{group}' has not forgotten topic '{topic}'", error)
+                outcomes.append(False)
             else:
-                click.echo(f"Group '{group}' has forgotten topic '{topic}'.")
-    if has_failed:
+                done = f"Group '{group}' has forgotten topic '{topic}'."
+                refused = f"Group '{group}' has not forgotten topic '{topic}'"
+                outcomes.append(_is_done(partial(positions.forget, topic), done, refused))
+    if not all(outcomes):
         raise click.exceptions.Exit(1)
 
 
-def _say_refusal(what: str, error: ProtocolError) -> None:
-    click.echo(f"{what}: {error.message or error.code.name} [{error.code.name}]", err=True)
+def _is_done(act: Callable[[], object], done: str, refused: str) -> bool:
+    """Act on one of several things, and say what came of it: a refusal stops no other."""
+    try:
+        act()
+    except ProtocolError as error:
+        click.echo(f"{refused}: {sentence_of(error)}", err=True)
+        return False
+    click.echo(done)
+    return True
 
 
 @groups.command()

@@ -16,7 +16,8 @@ import click  # isort: skip
 
 from strandline.cli.client_config import client_config_option
 from strandline.cli.lazy import LazyCommand, LazyGroup
-from strandline.errors import ProtocolError, StrandlineError
+from strandline.cli.sentences import sentence_of
+from strandline.errors import StrandlineError
 from strandline.version import VERSION
 
 __all__ = ["cli", "main", "started"]
@@ -122,17 +123,6 @@ def main() -> None:
         click.echo(f"strandline: {sentence_of(error)}", err=True)
         sys.exit(1)
     sys.exit(code if isinstance(code, int) else 0)
-
-
-def sentence_of(error: StrandlineError | OSError) -> str:
-    """What to tell a person."""
-    if isinstance(error, ProtocolError):
-        return f"{error.message or error.code.name} [{error.code.name}]"
-    if isinstance(error, OSError) and error.filename is not None:
-        return f"{error.filename}: {error.strerror}."
-    if isinstance(error, OSError) and error.strerror is not None:
-        return error.strerror
-    return str(error)
 
 
 if __name__ == "__main__":

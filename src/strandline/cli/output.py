@@ -86,3 +86,12 @@ def _is_number(text: str) -> bool:
 def counted(number: int, noun: str) -> str:
     """`1 record`, `1,234 records`."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def listed(names: Sequence[object], most: int, noun: str | None = None) -> str:
+    """`a, b and 3 more`, or with a noun `a, b and 3 more partitions`: at most `most` are named."""
+    shown, left = ", ".join(map(str, names[:most])), len(names) - most
+    if left <= 0:
+        return shown
+    more = f"{left:,} more" if noun is None else counted(left, f"more {noun}")
+    return f"{shown} and {more}"

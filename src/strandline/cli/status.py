@@ -11,7 +11,7 @@ from typing import Any, Final
 import click
 
 from strandline.cli.connecting import LOOKING_MS, bootstrap_option, json_option, open_cluster
-from strandline.cli.output import print_json, print_table, size_text, time_text
+from strandline.cli.output import listed, print_json, print_table, size_text, time_text
 from strandline.cli.place import Place, place_argument
 from strandline.client.cluster import ClusterClient
 from strandline.client.inspection import answers_of, inspect_each
@@ -161,10 +161,8 @@ def _unusable_lines(documents: Documents) -> Iterator[str]:
             ]
             if found:
                 names = [f"{each['topic']}/{each['partition']}" for each in found]
-                more = len(names) - _PARTITIONS_SHOWN
-                listed = ", ".join(names[:_PARTITIONS_SHOWN])
-                listed += f" and {more:,} more" if more > 0 else ""
-                yield f"Broker {broker} {_cannot_use(listed, found[0])}"
+                what = listed(names, _PARTITIONS_SHOWN)
+                yield f"Broker {broker} {_cannot_use(what, found[0])}"
 
 
 def _cannot_use(what: str, partition: Mapping[str, Any]) -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final
 
 import click
 
-from strandline.cli.output import counted
+from strandline.cli.output import listed
 from strandline.errors import ErrorCode, ProtocolError
 from strandline.types import BrokerId, TopicPartition
 
@@ -31,7 +31,8 @@ def tell_partitions(refused: Mapping[TopicPartition, ProtocolError], lacking: st
             reason = "no broker leads there at the moment."  # once, not for each partition
         by_reason.setdefault((reason, error.code.name), []).append(partition)
     for (reason, code), partitions in by_reason.items():
-        click.echo(f"{lacking} {_named(partitions)}: {reason} [{code}]", err=True)
+        what = listed(partitions, _NAMED_MAX, "partition")
+        click.echo(f"{lacking} {what}: {reason} [{code}]", err=True)
 
 
 def reasons_as_json(refused: Mapping[TopicPartition, ProtocolError]) -> list[dict[str, str]]:
@@ -40,9 +41,3 @@ def reasons_as_json(refused: Mapping[TopicPartition, ProtocolError]) -> list[dic
         {"partition": str(at), "error": error.code.name, "message": error.message}
         for at, error in refused.items()
     ]
-
-
-def _named(partitions: Sequence[TopicPartition]) -> str:
-    names = ", ".join(map(str, partitions[:_NAMED_MAX]))
-    more = len(partitions) - _NAMED_MAX
-    return f"{names} and {counted(more, 'more partition')}" if more > 0 else names

@@ -1,0 +1,16 @@
+"""What commands say of an error. It imports little, since each command needs it at its end."""
+
+from __future__ import annotations
+
+from strandline.errors import ProtocolError, StrandlineError
+
+
+def sentence_of(error: StrandlineError | OSError) -> str:
+    """What to tell a person."""
+    if isinstance(error, ProtocolError):
+        return f"{error.message or error.code.name} [{error.code.name}]"
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}."
+    if isinstance(error, OSError) and error.strerror is not None:
+        return error.strerror
+    return str(error)
