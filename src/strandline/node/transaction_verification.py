@@ -28,7 +28,14 @@ from strandline.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
-from strandline.types import BrokerId, Instant, ProducerEpoch, ProducerId, TopicPartition
+from strandline.types import (
+    NO_LEADER,
+    BrokerId,
+    Instant,
+    ProducerEpoch,
+    ProducerId,
+    TopicPartition,
+)
 
 _VERSION: Final = 5
 _CHANNEL: Final = "transactions"
@@ -128,14 +135,16 @@ class TransactionVerifier:
         partitions: Set[TopicPartition],
     ) -> bool:
         """Whether the coordinator is this node's own and would confirm at once: no need to ask."""
-        host = self._host()
-        number = host.partition_for(transactional_id)
-        state = self._metadata.image.partition(TopicPartition(TRANSACTION_STATE, number))
-        return (
-            state is not None
-            and state.leader == self._broker_id
-            and host.confirms(transactional_id, producer_id, producer_epoch, partitions)
+        is_here = self._coordinator_of(transactional_id) == self._broker_id
+        return is_here and self._host().confirms(
+            transactional_id, producer_id, producer_epoch, partitions
         )
+
+    def _coordinator_of(self, transactional_id: str) -> BrokerId:
+        """The broker that coordinates the id, NO_LEADER if there is none."""
+        number = self._host().partition_for(transactional_id)
+        state = self._metadata.image.partition(TopicPartition(TRANSACTION_STATE, number))
+        return NO_LEADER if state is None else state.leader
 
     def ask(self, question: Question, verified: Verified, now: Instant) -> None:
         """Ask; the errors told are those for the client. A question about no partition is not
@@ -157,16 +166,14 @@ class TransactionVerifier:
 
     def _send(self, question: Question, verified: Verified, give_up_ms: int, now: Instant) -> None:
         answered = partial(self._answered, question, verified, give_up_ms)
-        host = self._host()
-        number = host.partition_for(question.transactional_id)
-        state = self._metadata.image.partition(TopicPartition(TRANSACTION_STATE, number))
-        if state is None or state.leader < 0:
+        coordinator = self._coordinator_of(question.transactional_id)
+        if coordinator < 0:
             answered(None, now)
-        elif state.leader == self._broker_id:
-            host.join(question, question.partitions, answered, now)
+        elif coordinator == self._broker_id:
+            self._host().join(question, question.partitions, answered, now)
         else:
             self._peers.ask(
-                state.leader,
+                coordinator,
                 question.request(),
                 _VERSION,
                 answered,

@@ -98,27 +98,7 @@ def _batch(
     producer_epoch: ProducerEpoch,
     marker: EndTransactionMarker | None,
 ) -> OwnBatch:
-    behind = (
-        _BEHIND_CRC.pack(
-            attributes,
-            count - 1,
-            timestamp,
-            timestamp,
-            producer_id,
-            producer_epoch,
-            NO_SEQUENCE,
-            count,
-        )
-        + payload
-    )
-    length = HEADER_BYTES - LOG_OVERHEAD + len(payload)
-    crc = crc32c(behind)
-    header = BatchHeader(
-        _FIRST_OFFSET,
-        length,
-        NO_EPOCH,
-        MAGIC,
-        crc,
+    checked = (
         attributes,
         count - 1,
         timestamp,
@@ -128,7 +108,10 @@ def _batch(
         NO_SEQUENCE,
         count,
     )
-    buffer = bytearray(_BEFORE_CRC.pack(_FIRST_OFFSET, length, NO_EPOCH, MAGIC, crc))
+    behind = _BEHIND_CRC.pack(*checked) + payload
+    length = HEADER_BYTES - LOG_OVERHEAD + len(payload)
+    header = BatchHeader(_FIRST_OFFSET, length, NO_EPOCH, MAGIC, crc32c(behind), *checked)
+    buffer = bytearray(_BEFORE_CRC.pack(*header[:5]))
     buffer += behind
     return OwnBatch(buffer, header, marker)
 

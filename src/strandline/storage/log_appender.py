@@ -29,7 +29,7 @@ from strandline.records.batch import (
     verify_crc,
 )
 from strandline.records.own_batch import OwnBatch
-from strandline.records.validation import ValidatedBatch, validate_client_batch
+from strandline.records.validation import validate_client_batch
 from strandline.storage.end_marker import EndMarker, read_end_marker
 from strandline.storage.files import NoRoom
 from strandline.storage.log_flusher import LogFlusher
@@ -214,11 +214,7 @@ class LogAppender:
         marker: EndMarker | None = None
         if said is not None:
             marker = EndMarker(not said.commits, said.coordinator_epoch, header.max_timestamp)
-            self._producers.check_marker(
-                header, marker, AppendOrigin.COORDINATOR, transaction_version
-            )
-        elif header.producer_id >= 0:
-            self._producers.check(header, AppendOrigin.COORDINATOR, guard)
+        self._judge_own_batch(header, marker, transaction_version, guard)
         return self.append_validated(batch, header, leader_epoch, now_ms, marker)
 
     def append_as_coordinator(
@@ -237,7 +233,11 @@ class LogAppender:
         self._health.check_usable()
         validated = validate_client_batch(records, self._settings.coordinator_rules, now_ms)
         batch, header, append_time_ms, _ = validated
-        marker = self._judge_own_batch(validated, transaction_version, guard)
+        if header.last_offset_delta < 0:
+            raise ProtocolError(ErrorCode.INVALID_RECORD, "The batch ends before its first offset.")
+        is_marker = header.producer_id >= 0 and header.is_control
+        marker = read_end_marker(validated.buffer) if is_marker else None
+        self._judge_own_batch(header, marker, transaction_version, guard)
         base_offset = self.append_validated(batch, header, leader_epoch, now_ms, marker)
         last_offset = Offset(base_offset + header.last_offset_delta)
         return AppendResult(base_offset, last_offset, append_time_ms, False, header.size_bytes)
@@ -294,23 +294,16 @@ class LogAppender:
         return producers.check(header, _CLIENT, guard)
 
     def _judge_own_batch(
-        self, validated: ValidatedBatch, transaction_version: int, guard: Guard
-    ) -> EndMarker | None:
-        """Check a coordinator's batch against the producers; its end marker, if it is one."""
-        header = validated.header
-        if header.last_offset_delta < 0:
-            raise ProtocolError(ErrorCode.INVALID_RECORD, "The batch ends before its first offset.")
-        if header.producer_id < 0:
-            return None
-        if not header.attributes & CONTROL_BIT:
-            self._producers.check(header, AppendOrigin.COORDINATOR, guard)
-            return None
-        marker = read_end_marker(validated.buffer)
+        self, header: BatchHeader, marker: EndMarker | None, transaction_version: int, guard: Guard
+    ) -> None:
+        """Check a coordinator's batch against the producers; `marker` is what it says if it ends a
+        transaction."""
         if marker is not None:
             self._producers.check_marker(
                 header, marker, AppendOrigin.COORDINATOR, transaction_version
             )
-        return marker
+        elif header.producer_id >= 0 and not header.attributes & CONTROL_BIT:
+            self._producers.check(header, AppendOrigin.COORDINATOR, guard)
 
     def _checked(
         self, records: Buffer, leader_epoch: LeaderEpoch | None
