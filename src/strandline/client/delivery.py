@@ -76,7 +76,7 @@ class Batch:
     the same bytes. `maybe_written` says that an attempt may have succeeded without our knowing.
     `topic_id` is that of the topic it was first sent to, which may be deleted and made anew;
     `was_next` says whether nothing before it was in doubt when it was sent last, and `doubts`
-    how often its number was refused all the same.
+    how often its number was refused all the same. `failed_ms` is when an attempt failed first.
     """
 
     __slots__ = (
@@ -86,6 +86,7 @@ class Batch:
         "doubts",
         "encoded",
         "error",
+        "failed_ms",
         "identity",
         "is_done",
         "maybe_written",
@@ -110,6 +111,7 @@ class Batch:
         self.maybe_written = False
         self.renewals = 0
         self.doubts = 0
+        self.failed_ms: int | None = None
         self.is_done = False
         self.base_offset: Offset = NO_OFFSET
         self.error: ProtocolError | None = None

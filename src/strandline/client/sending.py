@@ -80,8 +80,6 @@ class Sender:
             self._queues.join_transactions(self.transactions)
         self._in_flight: list[_InFlight] = []
         self._asking = Asking(cluster, self._told)
-        self._failing_since_ms: dict[Batch, int] = {}
-        """The open batches of which an attempt has failed."""
 
     @property
     def has_work(self) -> bool:
@@ -282,8 +280,9 @@ class Sender:
     def failed(self, batch: Batch, error: ProtocolError) -> None:
         """See `ProduceWatcher`. What the next attempt mends is nothing that a person waits for: a
         transaction that begins while its predecessor is being ended, for example."""
-        since_ms = self._failing_since_ms.setdefault(batch, self._now_ms)
-        if self._now_ms - since_ms >= _WAIT_MS_MAX:
+        if batch.failed_ms is None:
+            batch.failed_ms = self._now_ms
+        if self._now_ms - batch.failed_ms >= _WAIT_MS_MAX:
             self._cluster.on_delay(error)
         self._cluster.forget([batch.topic_partition.topic])
 
@@ -293,5 +292,4 @@ class Sender:
     def finished(self, batch: Batch, base_offset: Offset, error: ProtocolError | None) -> None:
         """See `ProduceWatcher`."""
         del base_offset
-        self._failing_since_ms.pop(batch, None)
         self.outcomes.add(batch, error)

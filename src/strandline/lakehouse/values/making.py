@@ -135,27 +135,25 @@ def _given_columns(spec: TableSpec) -> pa.Schema:
         case "json":
             if spec.schema is None:
                 return known
-            found = read_json_schema(spec.schema).columns
-            _check_known(spec, known, found)
+            found = _fitting(spec, known, read_json_schema(spec.schema).columns)
             return merge_schemas(known, found)
         case "avro":
             from strandline.lakehouse.values.avro import avro_columns
 
-            found = avro_columns(spec)
-            _check_known(spec, known, found)
-            return merge_schemas(found, known)
+            return merge_schemas(_fitting(spec, known, avro_columns(spec)), known)
         case "protobuf":
             from strandline.lakehouse.values.protobuf import protobuf_columns
 
-            found = protobuf_columns(spec)
-            _check_known(spec, known, found)
-            return merge_schemas(found, known)
+            return merge_schemas(_fitting(spec, known, protobuf_columns(spec)), known)
         case _:
             return pa.schema([("value", pa.binary())])
 
 
-def _check_known(spec: TableSpec, known: pa.Schema, found: pa.Schema) -> None:
-    """That a schema gives columns the types that the definition does. Raises InvalidSetting."""
+def _fitting(spec: TableSpec, known: pa.Schema, found: pa.Schema) -> pa.Schema:
+    """`found`, the columns of a schema, which have the types that the definition gives them.
+
+    Raises InvalidSetting for others.
+    """
     for field in known:
         position = found.get_field_index(field.name)
         if position < 0:
@@ -172,3 +170,4 @@ def _check_known(spec: TableSpec, known: pa.Schema, found: pa.Schema) -> None:
                     "event_time", f"{sentence}, and an event time is a timestamp{dated}."
                 ) from None
             raise InvalidSetting("columns", f"{sentence} and {said} in the definition.") from None
+    return found
