@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -292,15 +293,22 @@ def left_open(address: str, value: bytes) -> Producer:
 
 
 def identity(tools: ToolServer, address: str) -> tuple[int, int]:
-    """(producer id, epoch) of the transactional id that the workload used."""
+    """(producer id, epoch) of the workload's transactional id, once its last transaction is over:
+    EndTxn is answered as soon as the coordinator has decided, the markers follow."""
+    deadline = time.monotonic() + 60
+    while not (row := described(tools, address))["TransactionState"].startswith("Complete"):
+        assert time.monotonic() < deadline, row
+    return int(row["ProducerId"]), int(row["ProducerEpoch"])
+
+
+def described(tools: ToolServer, address: str) -> dict[str, str]:
+    """The row of the transactional id that the workload used."""
     said = tools.run(
         "org.apache.kafka.tools.TransactionsCommand",
         *("--bootstrap-server", address, "describe", "--transactional-id", "writer"),
     ).succeeded()
     heads, values = (line.split("\t") for line in said.splitlines() if "\t" in line)
-    row = dict(zip((head.strip() for head in heads), values, strict=True))
-    assert row["TransactionState"].startswith("Complete")
-    return int(row["ProducerId"]), int(row["ProducerEpoch"])
+    return dict(zip((head.strip() for head in heads), values, strict=True))
 
 
 def commit_and_abort(address: str, value: bytes) -> None:
