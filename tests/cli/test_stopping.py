@@ -249,6 +249,24 @@ def break_off(interruptions: int) -> None:
             threading.RLock().release()
 
 
+def test_seeds_that_have_begun_are_run_to_their_end() -> None:
+    with subprocess.Popen(
+        [*COMMAND, "sim", "--seeds", "100000", "--jobs", "1"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        bufsize=0,
+    ) as process:
+        command = Command(process)
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        while not children.read_text():
+            assert process.poll() is None
+        command.interrupt()
+        assert command.said() == again("the seeds that have begun are over")
+        ended = command.ended()
+    assert ended.code == 0
+    assert " until it was stopped; " in ended.out
+
+
 def test_what_a_second_interruption_breaks_is_an_interruption() -> None:
     """It comes in the middle of anything, such as a condition that takes its lock again."""
     with pytest.raises(KeyboardInterrupt) as raised:

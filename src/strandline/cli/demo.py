@@ -211,7 +211,7 @@ def _fill(spec: TableSpec, address: str, production: Production) -> None:
     options = RunOptions(
         bootstrap=address, interval_ms=_INTERVAL_MS, rows_per_commit=_ROWS_PER_COMMIT
     )
-    with Stop(terminate=True) as interrupted:
+    with Stop(terminate=True, ends_when="a last batch is committed") as interrupted:
         until = _UntilFilled(production, interrupted)
         run_table(spec, options, on_event=_showing(until), stop=lambda: nullcontext(until))
         if interrupted.is_set:

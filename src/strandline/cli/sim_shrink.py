@@ -54,7 +54,7 @@ def shrink_run(
     is_early = "safety" in safety and first.at_us <= safety["safety"]
     # What clients find is dated when they saw it, and counts only when the run is judged.
     is_seen_early = is_early and _breaks(plan, first.invariant, early=True)
-    with Stop() as stop:
+    with Stop(ends_when="the plan that is being tried is over") as stop:
         small = shrink(
             plan,
             lambda candidate: _breaks(candidate, first.invariant, early=is_seen_early),

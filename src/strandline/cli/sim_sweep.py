@@ -52,7 +52,7 @@ def run_many(wanted: ManyRuns) -> None:
         seeds = range(wanted.first, wanted.first + wanted.seeds)
     with (
         ends_with_its_reader(),
-        Stop() as stop,
+        Stop(ends_when="the seeds that have begun are over") as stop,
         ProgressBar(wanted.seeds, "seeds") as bar,
     ):
         progress = _SweepProgress(bar, as_json=wanted.as_json)

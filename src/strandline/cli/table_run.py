@@ -180,7 +180,11 @@ def run(
             load(transform)  # so that nothing is remembered that cannot be found
         spec = remembered(spec, select=select, transform=transform, explode=explode)
         stopped = run_table(
-            spec, options, spark=spark, on_event=show(name), stop=lambda: Stop(terminate=True)
+            spec,
+            options,
+            spark=spark,
+            on_event=show(name),
+            stop=lambda: Stop(terminate=True, ends_when="a last batch is committed"),
         )
     except InvalidSetting as wrong:
         raise click.UsageError(str(wrong)) from wrong

@@ -82,7 +82,8 @@ def up(
             # It may pass: the table's run is begun again until it does.
             click.echo(f"{entry.name}: {trouble}", err=True)
     silence_py4j()
-    with Stop(terminate=True) as stop:
+    ends_when = "the last batch of each table is committed"
+    with Stop(terminate=True, ends_when=ends_when) as stop:
         supervisor = _run(_Asked(service, address, client_config(), once, port), as_json, stop)
     failed = [each for each in supervisor.facts() if each.reason is not None]
     if failed:
