@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from shlex import quote
 from typing import Any, TypeAlias
 
 import click
@@ -169,7 +170,7 @@ def create(name: str, tables: Location, **given: Any) -> None:
     click.echo(f"Table {name} of {', '.join(spec.topics)} is defined in {spec.location}.")
     jars = " --delta-jars DIR" if spec.writer == "spark" else ""
     source = click.get_current_context().get_parameter_source("tables")
-    where = f" --tables {tables}" if source is ParameterSource.COMMANDLINE else ""
+    where = f" --tables {quote(str(tables))}" if source is ParameterSource.COMMANDLINE else ""
     click.echo(f"Fill it with: strandline table run {name}{jars}{where}")
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from strandline.client.cluster import ClusterClient
 from strandline.client.connection import Connection
+from strandline.client.names import several
 from strandline.client.offsets import outcome
 from strandline.client.refusal import check
 from strandline.errors import ProtocolError
@@ -111,9 +112,10 @@ class ShareGroupAdmin:
     def delete_offsets(self, group: str, topics: Iterable[str]) -> dict[str, ProtocolError | None]:
         """Have a group without members forget topics; the outcome of each. Raises `ProtocolError`
         (NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND)."""
+        wanted = several(topics, "Topics")
         request = DeleteShareGroupOffsetsRequest(
             group_id=group,
-            topics=[DeleteShareGroupOffsetsRequestTopic(topic_name=each) for each in topics],
+            topics=[DeleteShareGroupOffsetsRequestTopic(topic_name=each) for each in wanted],
         )
 
         def attempt(connection: Connection) -> dict[str, ProtocolError | None]:

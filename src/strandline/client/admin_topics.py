@@ -9,6 +9,7 @@ from typing import Final, TypeVar
 from strandline.client.cluster import ClusterClient
 from strandline.client.connection import Connection
 from strandline.client.metadata import TopicInfo
+from strandline.client.names import several
 from strandline.client.offsets import outcome
 from strandline.client.refusal import check, refusal
 from strandline.errors import ErrorCode, ProtocolError
@@ -102,8 +103,9 @@ class TopicAdmin:
         return self._cluster.retry_on_controller(attempt)
 
     def delete(self, names: Iterable[str]) -> dict[str, ProtocolError | None]:
-        """Delete topics with all of their records; the outcome of each."""
-        wanted = list(dict.fromkeys(names))
+        """Delete topics with all of their records; the outcome of each. `TypeError` for one name
+        that is not in a list."""
+        wanted = list(dict.fromkeys(several(names, "Topics")))
 
         def request(version: int) -> DeleteTopicsRequest:
             if version >= _TOPIC_STATES_SINCE:

@@ -22,6 +22,7 @@ from strandline.client.by_broker import (
 )
 from strandline.client.cluster import ClusterClient
 from strandline.client.connection import Connection
+from strandline.client.names import several
 from strandline.client.offsets import outcome
 from strandline.client.refusal import check, refusal
 from strandline.errors import ErrorCode, ProtocolError
@@ -155,7 +156,7 @@ class TransactionAdmin:
 
     def describe(self, transactional_ids: Iterable[str]) -> list[TransactionDescription]:
         """What the coordinators know of these ids; ids that none knows are absent."""
-        ids = sorted(set(transactional_ids))
+        ids = sorted(set(several(transactional_ids, "Transactional ids")))
         if not ids:
             return []
         return list(_descriptions(self._cluster.ask_all_brokers(partial(_describe, ids))))

@@ -17,6 +17,7 @@ from strandline.client.aio.cluster import AsyncClusterClient
 from strandline.client.api.admin import BROKER_DEFAULT
 from strandline.client.api.settings import connecting_of
 from strandline.client.metadata import TopicInfo
+from strandline.client.names import several
 from strandline.errors import ProtocolError
 from strandline.types import BrokerId, Offset, TopicPartition
 
@@ -73,7 +74,7 @@ class AsyncAdmin:
 
     async def delete_topics(self, names: Iterable[str]) -> dict[str, ProtocolError | None]:
         """Delete topics with all of their records; the error of each, None if it is gone."""
-        wanted = list(names)
+        wanted = several(names, "Topics")
         return await self._run(lambda admin: admin.topics.delete(wanted))
 
     async def list_topics(self) -> list[TopicInfo]:
@@ -182,7 +183,7 @@ class AsyncAdmin:
 
         Raises `ProtocolError`: NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND.
         """
-        names = list(topics)
+        names = several(topics, "Topics")
         return await self._run(lambda admin: admin.share_groups.delete_offsets(group, names))
 
     async def delete_group(self, group: str) -> None:

@@ -25,6 +25,7 @@ from strandline.client.api.consumer import (
 )
 from strandline.client.api.settings import reading_of
 from strandline.client.group_requests import Membership
+from strandline.client.names import several
 from strandline.client.offsets import (
     EARLIEST,
     LATEST,
@@ -99,8 +100,9 @@ class AsyncConsumer:
         others and can still be committed, `on_lost` when that is too late. With
         `enable.auto.commit` (the default) each call for records commits now and then what came
         before it. Raises `InvalidSetting` without `group.id`, and for a pattern in the
-        classic protocol.
+        classic protocol; `TypeError` for one name that is not in a list.
         """
+        wanted = several(topics, "Topics")
         needed_group(self._group)
         if self._member is None and self._fetcher.offsets:
             raise has_assignment()
@@ -110,7 +112,7 @@ class AsyncConsumer:
             listener = AsyncRebalanceListener(
                 assigned=on_assigned, revoked=on_revoked, lost=on_lost
             )
-            self._member.subscribe(topics, listener, pattern=pattern)
+            self._member.subscribe(wanted, listener, pattern=pattern)
 
     async def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read these partitions from now on, and no others.

@@ -19,6 +19,7 @@ from strandline.client.api.share_consumer import (
     is_closed,
     tell_outcomes,
 )
+from strandline.client.names import several
 from strandline.client.share_group.acknowledgements import ShareRecord
 from strandline.client.share_group.core import ShareConsumerCore
 from strandline.client.share_thread import outcomes_of
@@ -89,8 +90,9 @@ class AsyncShareConsumer:
 
     async def subscribe(self, topics: Iterable[str]) -> None:
         """See `ShareConsumer.subscribe`."""
+        wanted = several(topics, "Topics")
         core, task = self._drive()
-        core.subscribe(topics, now_ms())
+        core.subscribe(wanted, now_ms())
         task.wake()
 
     async def poll(self, timeout_ms: int = 500) -> list[ShareRecord]:

@@ -12,6 +12,7 @@ from strandline.client.consumer import Consumer as PartitionConsumer
 from strandline.client.fetching import FetchedRecords
 from strandline.client.group_consumer import GroupConsumer, RebalanceListener
 from strandline.client.group_requests import Membership
+from strandline.client.names import several
 from strandline.client.offsets import (
     EARLIEST,
     LATEST,
@@ -157,8 +158,10 @@ class Consumer:
         The functions are called within `poll` and `close`: `on_assigned` when partitions come,
         `on_revoked` when they go to others and can still be committed, `on_lost` when that is too
         late. With `enable.auto.commit` (the default) `poll` commits what earlier calls returned.
-        Raises `InvalidSetting` without `group.id`, and for a pattern in the classic protocol.
+        Raises `InvalidSetting` without `group.id`, and for a pattern in the classic protocol;
+        `TypeError` for one name that is not in a list.
         """
+        wanted = several(topics, "Topics")
         needed_group(self._group)
         if self._consumer.positions:
             raise has_assignment()
@@ -170,7 +173,7 @@ class Consumer:
                 revoked=on_revoked or nothing,
                 lost=on_lost or nothing,
             )
-            self._member.subscribe(topics, listener, pattern=pattern)
+            self._member.subscribe(wanted, listener, pattern=pattern)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read these partitions from now on, and no others.

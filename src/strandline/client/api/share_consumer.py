@@ -8,6 +8,7 @@ from typing import Final, Literal, Self, TypeAlias
 
 from strandline.client.api.settings import sharing_of
 from strandline.client.cluster import ClusterClient
+from strandline.client.names import several
 from strandline.client.refusal import refusal
 from strandline.client.share_group.acknowledgements import (
     ACK_TYPES,
@@ -107,9 +108,10 @@ class ShareConsumer:
     def subscribe(self, topics: Iterable[str]) -> None:
         """Take records of these topics, and no others. `poll` does the rest.
 
-        No topics: leave the group. Patterns are not part of the protocol.
+        No topics: leave the group. Patterns are not part of the protocol. Raises `TypeError` for
+        one name that is not in a list.
         """
-        self._member.subscribe(topics)
+        self._member.subscribe(several(topics, "Topics"))
 
     def poll(self, timeout_ms: int = 500) -> list[ShareRecord]:
         """The records that come first within the time, at most `max.poll.records`; none if none

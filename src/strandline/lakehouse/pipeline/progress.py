@@ -9,10 +9,14 @@ from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
 from strandline.client.cluster import ClusterClient
-from strandline.client.offsets import EARLIEST, list_offsets
+from strandline.client.fetching import Isolation
+from strandline.client.metadata import TopicInfo
+from strandline.client.offsets import EARLIEST, LATEST, list_offsets
 from strandline.errors import ProtocolError
+from strandline.lakehouse.pipeline.errors import LogReplaced
 from strandline.lakehouse.pipeline.lag import Lag, lag_of
 from strandline.lakehouse.pipeline.options import isolation_of
+from strandline.lakehouse.pipeline.start_offsets import LogFacts, check_same_logs
 from strandline.lakehouse.tables.backend import DataFile
 from strandline.lakehouse.tables.definition import (
     DEAD_LETTERS,
@@ -21,9 +25,10 @@ from strandline.lakehouse.tables.definition import (
     LATE,
     TableSpec,
 )
+from strandline.lakehouse.tables.errors import TopicRecreated
 from strandline.lakehouse.tables.identity import TableState
 from strandline.lakehouse.tables.store import TableStore
-from strandline.types import Offset, TopicPartition
+from strandline.types import NO_TOPIC_ID, Offset, TopicPartition
 
 Reached: TypeAlias = dict[TopicPartition, tuple[int, int]]
 """The offsets that a table has of each partition, from the first up to but without the second."""
@@ -62,11 +67,9 @@ def progress_of(client: ClusterClient, spec: TableSpec, state: TableState) -> Pr
     reached = {each: (found.start, found.end) for each, found in state.frontiers.items()}
     isolation = isolation_of(spec)
     try:
-        there = {
-            TopicPartition(topic, number)
-            for topic in spec.topics
-            for number in client.topic(topic).partitions
-        }
+        topics = [client.topic(name) for name in spec.topics]
+        there = {TopicPartition(each.name, number) for each in topics for number in each.partitions}
+        _check_logs(client, topics, state, isolation)
         absent = dict.fromkeys(sorted(there - reached.keys()), EARLIEST)
         for partition, first in list_offsets(client, absent, isolation).items():
             reached[partition] = (first.offset, first.offset)
@@ -74,6 +77,25 @@ def progress_of(client: ClusterClient, spec: TableSpec, state: TableState) -> Pr
         return Progress(reached, lag_of(client, frontier, isolation), None)
     except ProtocolError as error:
         return Progress(reached, None, error.message or error.code.name)
+    except (TopicRecreated, LogReplaced) as error:
+        return Progress(reached, None, str(error))
+
+
+def _check_logs(
+    client: ClusterClient, topics: Sequence[TopicInfo], state: TableState, isolation: Isolation
+) -> None:
+    """That the table's offsets are those of today's logs. Raises `TopicRecreated`, `LogReplaced`,
+    `ProtocolError`.
+
+    Where leader epochs end is not asked for: a run does that before it goes on.
+    """
+    latest = list_offsets(client, dict.fromkeys(sorted(state.frontiers), LATEST), isolation)
+    facts = LogFacts(
+        topic_ids={each.name: each.topic_id for each in topics if each.topic_id != NO_TOPIC_ID},
+        earliest={},
+        latest={partition: found.offset for partition, found in latest.items()},
+    )
+    check_same_logs(state.frontiers, facts)
 
 
 def held_in(store: TableStore) -> dict[str, Held]:
