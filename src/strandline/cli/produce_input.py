@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from strandline.client.delivery import TIMESTAMP_MAX
+from strandline.client.outgoing_records import TIMESTAMP_MAX
 from strandline.errors import StrandlineError
 from strandline.types import NO_TIMESTAMP
 

@@ -8,6 +8,7 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 from strandline.client.admin_topics import one_of
+from strandline.client.arguments import as_texts, several
 from strandline.client.cluster import ClusterClient
 from strandline.client.connection import Connection
 from strandline.client.refusal import check
@@ -144,17 +145,18 @@ class ConfigAdmin:
         self,
         resource: Resource,
         *,
-        set_to: Mapping[str, str] | None = None,
+        set_to: Mapping[str, object] | None = None,
         reset: Iterable[str] = (),
         validate_only: bool = False,
     ) -> None:
         """Set and reset single settings; the others stay (KIP-339)."""
         changes = [
             AlterableConfig(name=name, config_operation=_SET, value=value)
-            for name, value in (set_to or {}).items()
+            for name, value in as_texts(set_to or {}).items()
         ]
         changes += [
-            AlterableConfig(name=name, config_operation=_RESET, value=None) for name in reset
+            AlterableConfig(name=name, config_operation=_RESET, value=None)
+            for name in several(reset, "Settings")
         ]
         request = IncrementalAlterConfigsRequest(
             resources=[

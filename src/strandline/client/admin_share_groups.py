@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from strandline.client.arguments import several
 from strandline.client.cluster import ClusterClient
 from strandline.client.connection import Connection
-from strandline.client.names import several
 from strandline.client.offsets import outcome
 from strandline.client.refusal import check
 from strandline.errors import ProtocolError

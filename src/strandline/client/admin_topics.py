@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
+from strandline.client.arguments import as_texts, several
 from strandline.client.cluster import ClusterClient
 from strandline.client.connection import Connection
 from strandline.client.metadata import TopicInfo
-from strandline.client.names import several
 from strandline.client.offsets import outcome
 from strandline.client.refusal import check, refusal
 from strandline.errors import ErrorCode, ProtocolError
@@ -70,7 +70,7 @@ class TopicAdmin:
         *,
         partitions: int = BROKER_DEFAULT,
         replication_factor: int = BROKER_DEFAULT,
-        configs: Mapping[str, str] | None = None,
+        configs: Mapping[str, object] | None = None,
         assignment: Mapping[int, Sequence[BrokerId]] | None = None,
         validate_only: bool = False,
     ) -> CreatedTopic:
@@ -85,7 +85,7 @@ class TopicAdmin:
             ],
             configs=[
                 CreatableTopicConfig(name=each, value=value)
-                for each, value in (configs or {}).items()
+                for each, value in as_texts(configs or {}).items()
             ],
         )
         request = CreateTopicsRequest(

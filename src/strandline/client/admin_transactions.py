@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from strandline.client.arguments import several
 from strandline.client.by_broker import (
     Outcomes,
     ask_all_leaders,
@@ -22,7 +23,6 @@ from strandline.client.by_broker import (
 )
 from strandline.client.cluster import ClusterClient
 from strandline.client.connection import Connection
-from strandline.client.names import several
 from strandline.client.offsets import outcome
 from strandline.client.refusal import check, refusal
 from strandline.errors import ErrorCode, ProtocolError

@@ -10,21 +10,18 @@ waits. Assignment is the caller's: no group is joined. A group's offsets can be 
 (`offsets.py`) by its only reader.
 
 Theory: one fetch per broker is on the way at a time. A position moves only when records are handed
-out, so what the caller holds and the positions always agree. A partition without a leader, or whose
-broker cannot be reached, is put off, and stops none of the others.
+out, all that have come or one by one, so what the caller holds and the positions always agree. A
+partition without a leader, or whose broker cannot be reached, is put off, and stops no other.
 """
 
 from __future__ import annotations
 
-import select
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import partial
 
 from strandline.client.cluster import ClusterClient
-from strandline.client.connection import Connection, Pending
 from strandline.client.fetch_positions import CHECKS_SINCE, FetchPositions, Taken
-from strandline.client.fetch_session import FetchSession
+from strandline.client.fetches_in_flight import FetchesInFlight, FetchInFlight
 from strandline.client.fetching import (
     FetchedRecords,
     FetchFrom,
@@ -35,26 +32,15 @@ from strandline.client.metadata import PartitionInfo
 from strandline.client.offsets import LATEST, list_offsets, list_offsets_now
 from strandline.client.retry import Absences
 from strandline.client.start import Start, resolve_starts
+from strandline.client.unread_records import UnreadRecords
 from strandline.errors import ErrorCode, MalformedFrame, ProtocolError
 from strandline.protocol.apis import ApiKey
 from strandline.protocol.messages.fetch import FetchResponse
 from strandline.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochResponse
+from strandline.records.record import Record
 from strandline.types import BrokerId, Offset, TopicPartition
 
 _MAX_WAIT_MS_MAX = 5000
-_SILENCE_MS = 3000
-"""So much later than it was to come an answer is missed."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _InFlight:
-    broker: BrokerId
-    connection: Connection
-    pending: Pending
-    session: FetchSession
-    asked: dict[TopicPartition, FetchFrom]
-    wait_ms: int
-    """How long the broker may wait for records."""
 
 
 class Consumer:
@@ -76,7 +62,8 @@ class Consumer:
         """The error that is being retried, if the last fetch met one."""
         self._reset = reset
         self._positions = FetchPositions(settings, resets=reset is not None)
-        self._in_flight: list[_InFlight] = []
+        self._unread = UnreadRecords(self._positions)
+        self._in_flight = FetchesInFlight(cluster.clock.monotonic_ms)
         self._absences = Absences(cluster.settings, cluster.random, outlives_topics=outlives_topics)
         self._starts: dict[TopicPartition, Start] = {}
         """Where to begin in partitions of which no broker has told yet what offset that is."""
@@ -96,7 +83,8 @@ class Consumer:
     def assign(self, starts: Mapping[TopicPartition, Start]) -> None:
         """Read these partitions from now on, and no others. Raises `ProtocolError`."""
         positions = self.resolve(starts)
-        self._drop_in_flight()
+        self._in_flight.give_up()
+        self._unread.drop(self.positions)
         self._absences.put_off.end(self.partitions)
         self._starts = {}
         self._positions.assign(positions)
@@ -110,6 +98,7 @@ class Consumer:
     def drop(self, partitions: Iterable[TopicPartition]) -> None:
         """Read these partitions no longer."""
         dropped = list(partitions)
+        self._unread.drop(dropped)
         self._positions.drop(dropped)
         self._absences.put_off.end(dropped)
         for each in dropped:
@@ -118,7 +107,8 @@ class Consumer:
     def seek(self, partition: TopicPartition, start: Start) -> None:
         """Go on elsewhere in an assigned partition."""
         found = self.resolve({partition: start})[partition]
-        self._drop_in_flight()
+        self._in_flight.give_up()
+        self._unread.drop([partition])
         self._starts.pop(partition, None)
         self._positions.seek(partition, found)
 
@@ -170,12 +160,27 @@ class Consumer:
     # -- Fetching ----------------------------------------------------------------------------
 
     def poll(self, timeout_ms: int) -> list[FetchedRecords]:
-        """What comes first from any leader within the time; empty if nothing does.
+        """What comes first from any leader within the time; empty if nothing does. What
+        `next_record` has left comes before.
 
         Entries may hold no records (only skipped ones); positions are behind each entry when this
         returns. Errors that a retry may mend are retried in the next call. Raises `ProtocolError`
         for others (OFFSET_OUT_OF_RANGE without `reset`), and `CorruptRecords`.
         """
+        if self._unread:
+            return self._unread.rest()
+        fetched = self._fetch(timeout_ms)
+        for each in fetched:
+            self._positions.advance(each)
+        return fetched
+
+    def next_record(self, timeout_ms: int) -> tuple[TopicPartition, Record] | None:
+        """The record that comes first within the time; None if none does. Raises as `poll`."""
+        if not self._unread:
+            self._unread.put(self._fetch(timeout_ms))
+        return self._unread.next()
+
+    def _fetch(self, timeout_ms: int) -> list[FetchedRecords]:
         deadline_ms = self._cluster.clock.monotonic_ms() + timeout_ms
         backoff = self._cluster.backoff(timeout_ms)
         while True:
@@ -189,7 +194,7 @@ class Consumer:
                 self._send_fetches(idle, left_ms)
                 now_ms = self._cluster.clock.monotonic_ms()
                 wait_ms = self._absences.put_off.wait_ms(now_ms, left_ms)
-                fetched = self._take_in_all(self._wait(wait_ms))
+                fetched = self._take_in_all(self._in_flight.take_answered(wait_ms, self._silent))
             except ProtocolError as error:
                 if not self._absences.may_end(error):
                     raise
@@ -200,16 +205,16 @@ class Consumer:
                 continue
             if fetched and not self._absences.put_off:
                 self.trouble = None
-            for each in fetched:
-                self._positions.advance(each)
             if any(each.records for each in fetched):
                 return fetched
             if self._cluster.clock.monotonic_ms() >= deadline_ms:
                 return fetched
+            for each in fetched:
+                self._positions.advance(each)
 
     def _idle(self) -> dict[TopicPartition, PartitionInfo]:
         """The partitions of which nothing is on its way, with their leaders."""
-        busy = {partition for request in self._in_flight for partition in request.asked}
+        busy = self._in_flight.partitions()
         idle: dict[TopicPartition, PartitionInfo] = {}
         now_ms = self._cluster.clock.monotonic_ms()
         for each in self.positions:
@@ -300,7 +305,7 @@ class Consumer:
         self, broker: BrokerId, asked: dict[TopicPartition, FetchFrom], wait_ms: int
     ) -> None:
         connection = self._cluster.connection_to(broker)
-        if any(request.connection is connection for request in self._in_flight):
+        if self._in_flight.uses(connection):
             return
         session = self._positions.session(broker)
         request = partial(session.request, asked, self._settings, wait_ms)
@@ -311,32 +316,13 @@ class Consumer:
         except ProtocolError:
             session.failed()
             raise
-        self._in_flight.append(_InFlight(broker, connection, pending, session, asked, wait_ms))
+        self._in_flight.add(FetchInFlight(broker, connection, pending, session, asked, wait_ms))
         self._positions.asked(next(iter(asked)))
 
-    def _wait(self, timeout_ms: int) -> list[_InFlight]:
-        """Take the requests that are answered; waits for the first one."""
-        poller = select.poll()
-        for request in self._in_flight:
-            if not request.connection.closed:
-                poller.register(request.connection, select.POLLIN)
-        if self._in_flight and not any(request.pending.is_done for request in self._in_flight):
-            # A broker may take a little longer than it was told to wait.
-            poller.poll(timeout_ms + 100)
-        done: list[_InFlight] = []
-        now_ms = self._cluster.clock.monotonic_ms()
-        for request in list(self._in_flight):
-            pending = request.pending
-            if not pending.is_done:
-                request.connection.take_arrived()
-            if pending.is_done or now_ms > pending.deadline:
-                self._in_flight.remove(request)
-                done.append(request)
-            elif now_ms - pending.sent_ms > request.wait_ms + _SILENCE_MS:
-                self.trouble = request.connection.silence(pending)
-        return done
+    def _silent(self, trouble: ProtocolError) -> None:
+        self.trouble = trouble
 
-    def _take_in_all(self, arrived: list[_InFlight]) -> list[FetchedRecords]:
+    def _take_in_all(self, arrived: list[FetchInFlight]) -> list[FetchedRecords]:
         """What the answers hold; their first error is raised only if they hold nothing else."""
         taken = Taken()
         for request in arrived:
@@ -359,7 +345,7 @@ class Consumer:
             raise taken.failed
         return taken.fetched
 
-    def _answer(self, request: _InFlight) -> FetchResponse:
+    def _answer(self, request: FetchInFlight) -> FetchResponse:
         try:
             return request.connection.result(request.pending, FetchResponse)
         except ProtocolError:
@@ -379,10 +365,3 @@ class Consumer:
             self._positions.seek(partition, offset)
         for partition, error in refused.items():
             self._do_without([partition], error, began_ms)
-
-    def _drop_in_flight(self) -> None:
-        """Answers still to come are about old positions: their connections are given up."""
-        for request in self._in_flight:
-            request.connection.close()
-            request.session.failed()
-        self._in_flight = []

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import operator
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import Self
 
 from strandline.errors import ErrorCode, ProtocolError
-from strandline.records.batch import HEADER_BYTES
 from strandline.records.record import Record
 from strandline.types import (
     NO_OFFSET,
-    NO_TIMESTAMP,
     Offset,
     ProducerEpoch,
     ProducerId,
     TopicId,
     TopicPartition,
 )
-
-TIMESTAMP_MAX: Final = 2**63 - 2
-"""Times of a batch are written as differences of 64 bits, and one of them may be -1."""
 
 
 class Delivery:
@@ -204,47 +198,3 @@ class Outcomes:
             error,
             batch.maybe_written or (before is not None and before.maybe_written),
         )
-
-
-def checked_size(record: Record, limit_bytes: int) -> int:
-    """What a record adds to a batch at most. Raises `ProtocolError` if no buffer can hold it, and
-    `TypeError` or `ValueError` if it cannot be written: later, all of its batch would fail."""
-    _check_can_be_written(record)
-    size = record_bytes_max(record)
-    if size + HEADER_BYTES > limit_bytes:
-        raise ProtocolError(
-            ErrorCode.MESSAGE_TOO_LARGE,
-            f"A record of {size} bytes does not fit in the producer's buffer of "
-            f"{limit_bytes} bytes.",
-        )
-    return size
-
-
-def _check_can_be_written(record: Record) -> None:
-    _check_bytes("key", record.key)
-    _check_bytes("value", record.value)
-    for name, value in record.headers:
-        if not isinstance(name, str):
-            raise TypeError(f"The name of a header is text, not {type(name).__name__}.")
-        try:
-            name.encode("utf-8", "surrogateescape")  # as names that are not UTF-8 are read
-        except UnicodeEncodeError as error:
-            raise ValueError(f"The header name {name!r} cannot be written as UTF-8.") from error
-        _check_bytes(f"header {name!r}", value)
-    if not NO_TIMESTAMP <= operator.index(record.timestamp) <= TIMESTAMP_MAX:
-        raise ValueError(f"The timestamp {record.timestamp} is not a time in milliseconds.")
-
-
-def _check_bytes(what: str, part: object) -> None:
-    if part is None or isinstance(part, (bytes, bytearray)):
-        return
-    if not isinstance(part, memoryview) or part.nbytes != len(part):
-        raise TypeError(f"The {what} of a record is bytes or None, not {type(part).__name__}.")
-
-
-def record_bytes_max(record: Record) -> int:
-    """What a record adds to a batch at most, before compression."""
-    size = 32 + len(record.key or b"") + len(record.value or b"")
-    for key, value in record.headers:
-        size += 10 + 4 * len(key) + len(value or b"")
-    return size

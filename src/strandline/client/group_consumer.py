@@ -33,6 +33,7 @@ from strandline.client.group_settings import GroupSettings
 from strandline.client.group_thread import GroupThread
 from strandline.client.start import STARTS, Start
 from strandline.errors import ProtocolError
+from strandline.records.record import Record
 from strandline.types import Offset, TopicPartition
 
 _SLICE_MS: Final = 250
@@ -149,14 +150,9 @@ class GroupConsumer:
         others. Raises `ProtocolError`: what `Consumer.poll` does, and what ends the membership
         (FENCED_INSTANCE_ID, GROUP_AUTHORIZATION_FAILED, INVALID_SESSION_TIMEOUT...).
         """
-        thread = self._member()
         deadline_ms = self._now_ms() + timeout_ms
         while True:
-            thread.polled()
-            self._handle_events(thread)
-            due = self._progress.due(self._consumer.positions, self._now_ms())
-            if due:
-                thread.commit_soon(due)
+            thread = self._turn()
             left_ms = max(0, deadline_ms - self._now_ms())
             if self._consumer.partitions:
                 fetched = self._consumer.poll(min(left_ms, _SLICE_MS))
@@ -166,6 +162,32 @@ class GroupConsumer:
                 self._handle_events(thread, left_ms)
             if self._now_ms() >= deadline_ms:
                 return []
+
+    def next_record(self, timeout_ms: int) -> tuple[TopicPartition, Record] | None:
+        """The record that comes first within the time; None if none does. All before it count as
+        read. Raises as `poll`."""
+        deadline_ms = self._now_ms() + timeout_ms
+        while True:
+            thread = self._turn()
+            left_ms = max(0, deadline_ms - self._now_ms())
+            if self._consumer.partitions:
+                found = self._consumer.next_record(min(left_ms, _SLICE_MS))
+                if found is not None:
+                    return found
+            else:
+                self._handle_events(thread, left_ms)
+            if self._now_ms() >= deadline_ms:
+                return None
+
+    def _turn(self) -> GroupThread:
+        """What each call for records begins with."""
+        thread = self._member()
+        thread.polled()
+        self._handle_events(thread)
+        due = self._progress.due(self._consumer.positions, self._now_ms())
+        if due:
+            thread.commit_soon(due)
+        return thread
 
     def commit(
         self,

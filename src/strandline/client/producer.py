@@ -13,13 +13,14 @@ pause flush before it, or call `poll`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from strandline.client.accumulator import RecordAccumulator
 from strandline.client.cluster import ClusterClient
-from strandline.client.delivery import Batch, Delivery, FlushResult, checked_size
+from strandline.client.delivery import Batch, Delivery, FlushResult
 from strandline.client.group_requests import Committed, Membership
+from strandline.client.outgoing_records import Headers, Part, checked_size, outgoing_record
 from strandline.client.produce_policy import ProducePolicy
 from strandline.client.sending import Sender
 from strandline.client.settings import ClientSettings
@@ -29,8 +30,7 @@ from strandline.client.transaction_settings import TRANSACTION_TIMEOUT_MS, Trans
 from strandline.client.transaction_state import Delegation
 from strandline.records.batch import HEADER_BYTES
 from strandline.records.codec import Codec
-from strandline.records.record import Record
-from strandline.types import NO_OFFSET, TopicPartition
+from strandline.types import TopicPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,10 +114,10 @@ class Producer:
     def send(
         self,
         topic: str,
-        value: bytes | None,
+        value: Part,
         *,
-        key: bytes | None = None,
-        headers: Sequence[tuple[str, bytes | None]] = (),
+        key: Part = None,
+        headers: Headers = (),
         partition: int | None = None,
         timestamp: int | None = None,
     ) -> Delivery:
@@ -131,13 +131,13 @@ class Producer:
             self._sender.transactions.check_open()
         if timestamp is None:
             timestamp = self._cluster.clock.wall_ms()
-        record = Record(NO_OFFSET, timestamp, key, value, tuple(headers))
+        record = outgoing_record(key, value, headers, timestamp)
         size = checked_size(record, self._settings.buffer_bytes_max)
         found = self._cluster.router.suitable_topic(topic, partition)
         if found is None:
             found = self._cluster.topic(topic, may_create=self._settings.may_create_topics)
         accumulator = self._accumulator
-        target = accumulator.choose(found, key, partition, size)
+        target = accumulator.choose(found, record.key, partition, size)
         accumulator.close_unless_fits(target, size)
         if self._outcomes.held_bytes + size + HEADER_BYTES > self._settings.buffer_bytes_max:
             self._make_room(size + HEADER_BYTES)

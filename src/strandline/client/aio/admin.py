@@ -16,8 +16,8 @@ from strandline.client.admin_tokens import DelegationToken
 from strandline.client.aio.cluster import AsyncClusterClient
 from strandline.client.api.admin import BROKER_DEFAULT
 from strandline.client.api.settings import connecting_of
+from strandline.client.arguments import several
 from strandline.client.metadata import TopicInfo
-from strandline.client.names import several
 from strandline.errors import ProtocolError
 from strandline.types import BrokerId, Offset, TopicPartition
 
@@ -60,9 +60,10 @@ class AsyncAdmin:
         *,
         partitions: int = BROKER_DEFAULT,
         replication_factor: int = BROKER_DEFAULT,
-        configs: Mapping[str, str] | None = None,
+        configs: Mapping[str, object] | None = None,
     ) -> None:
-        """Make a topic; -1 is the default of the broker. `configs` are topic settings by name.
+        """Make a topic; -1 is the default of the broker. `configs` are topic settings by
+        name: text, numbers, truth values.
 
         Raises `ProtocolError`: TOPIC_ALREADY_EXISTS, INVALID_REPLICATION_FACTOR, INVALID_CONFIG...
         """
@@ -117,10 +118,10 @@ class AsyncAdmin:
         return {each.name: each.value for each in entries}
 
     async def alter_topic_config(
-        self, name: str, *, set_to: Mapping[str, str] | None = None, reset: Iterable[str] = ()
+        self, name: str, *, set_to: Mapping[str, object] | None = None, reset: Iterable[str] = ()
     ) -> None:
         """Set some of a topic's settings and reset others to what the broker says."""
-        topic, names = Resource.topic(name), list(reset)
+        topic, names = Resource.topic(name), several(reset, "Settings")
         await self._run(lambda admin: admin.configs.alter(topic, set_to=set_to, reset=names))
 
     async def group_config(self, group: str) -> dict[str, str | None]:
@@ -129,11 +130,11 @@ class AsyncAdmin:
         return {each.name: each.value for each in entries}
 
     async def alter_group_config(
-        self, group: str, *, set_to: Mapping[str, str] | None = None, reset: Iterable[str] = ()
+        self, group: str, *, set_to: Mapping[str, object] | None = None, reset: Iterable[str] = ()
     ) -> None:
         """Set some of a group's settings (`share.auto.offset.reset`, ...), and reset others. There
         need not be such a group yet."""
-        of_group, names = Resource.group(group), list(reset)
+        of_group, names = Resource.group(group), several(reset, "Settings")
         await self._run(lambda admin: admin.configs.alter(of_group, set_to=set_to, reset=names))
 
     # -- Groups ------------------------------------------------------------------------------

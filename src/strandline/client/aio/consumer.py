@@ -13,19 +13,18 @@ from strandline.client.aio.group_consumer import (
     AsyncRebalanceListener,
     Listener,
 )
-from strandline.client.api.consumer import (
-    ConsumerRecord,
+from strandline.client.api.consumer import ConsumerRecord, position_in, record_of, records_in
+from strandline.client.api.refusals import (
     check_assigned,
+    closed,
     has_assignment,
     has_subscription,
     needed_group,
-    position_in,
-    record_of,
-    records_in,
+    nothing_to_read,
 )
 from strandline.client.api.settings import reading_of
+from strandline.client.arguments import several, several_partitions
 from strandline.client.group_requests import Membership
-from strandline.client.names import several
 from strandline.client.offsets import (
     EARLIEST,
     LATEST,
@@ -68,6 +67,9 @@ class AsyncConsumer:
         self._fetcher = AsyncFetcher(self._cluster, reading.fetch, self._reset)
         self._member_settings = reading.member
         self._member: AsyncGroupConsumer | None = None
+        self._assigns = False
+        """Whether `assign` was called, be it with no partitions."""
+        self._is_closed = False
 
     async def __aenter__(self) -> Self:
         return self
@@ -103,6 +105,7 @@ class AsyncConsumer:
         classic protocol; `TypeError` for one name that is not in a list.
         """
         wanted = several(topics, "Topics")
+        self._check_open()
         needed_group(self._group)
         if self._member is None and self._fetcher.offsets:
             raise has_assignment()
@@ -120,11 +123,13 @@ class AsyncConsumer:
         Each begins at the committed offset of `group.id`, or else where `auto.offset.reset` says.
         Raises `ProtocolError`: OFFSET_OUT_OF_RANGE if that is `none`.
         """
+        wanted = several_partitions(partitions)
+        self._check_open()
         if self._member is not None:
             raise has_subscription()
-        wanted = list(partitions)
         committed = await self.committed(wanted) if self._group else {}
         await self._fetcher.assign(first_starts(wanted, committed, self._reset))
+        self._assigns = True
 
     @property
     def assignment(self) -> list[TopicPartition]:
@@ -169,6 +174,7 @@ class AsyncConsumer:
         `CorruptRecords`, a `StrandlineError`, for bytes that are not records; `TypeError` for a
         time that is no whole number: other clients count in seconds.
         """
+        self._check_reading()
         reader = self._member or self._fetcher
         return records_in(await reader.poll(index(timeout_ms)))
 
@@ -178,10 +184,20 @@ class AsyncConsumer:
         A record counts as read when the loop comes back for the next one, or is left: `position`
         and what is committed are behind that record, not behind all that has been fetched.
         """
-        reader = self._member or self._fetcher
         while True:
+            self._check_reading()
+            reader = self._member or self._fetcher
             partition, record = await reader.next_record()
             yield record_of(partition, record)
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise closed("consumer")
+
+    def _check_reading(self) -> None:
+        self._check_open()
+        if self._member is None and not self._assigns:
+            raise nothing_to_read()
 
     # -- Offsets -----------------------------------------------------------------------------
 
@@ -198,7 +214,7 @@ class AsyncConsumer:
     async def _offsets(
         self, partitions: Iterable[TopicPartition], which: int
     ) -> dict[TopicPartition, int]:
-        wanted = dict.fromkeys(partitions, which)
+        wanted = dict.fromkeys(several_partitions(partitions), which)
         found = await self._cluster.run(
             lambda cluster: list_offsets(cluster, wanted, self._isolation)
         )
@@ -209,7 +225,7 @@ class AsyncConsumer:
 
         Waits while a transaction that stores offsets of these partitions is open (KIP-447).
         """
-        group, wanted = needed_group(self._group), list(partitions)
+        group, wanted = needed_group(self._group), several_partitions(partitions)
         stored = await self._cluster.run(
             lambda cluster: committed_offsets(cluster, group, wanted, is_stable=True)
         )
@@ -241,6 +257,7 @@ class AsyncConsumer:
 
     async def close(self) -> None:
         """Leave the group, committing with `enable.auto.commit`, and close all connections."""
+        self._is_closed = True
         try:
             if self._member is not None:
                 await self._member.close()

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Self
 
 from strandline.client.aio.cluster import AsyncClusterClient
 from strandline.client.aio.connection import now_ms
 from strandline.client.aio.sending import AsyncSender
+from strandline.client.api.refusals import closed
 from strandline.client.api.settings import producing_of
-from strandline.client.delivery import Delivery, FlushResult, checked_size
+from strandline.client.delivery import Delivery, FlushResult
 from strandline.client.group_requests import Membership
+from strandline.client.outgoing_records import Headers, Part, checked_size, outgoing_record
 from strandline.client.transaction_errors import needed, overdue
 from strandline.client.transaction_manager import TransactionManager
 from strandline.client.transaction_requests import offsets_of_group
 from strandline.errors import ProducerFailed, ProtocolError
 from strandline.records.batch import HEADER_BYTES
-from strandline.records.record import Record
-from strandline.types import NO_OFFSET, Offset, TopicPartition
+from strandline.types import Offset, TopicPartition
 
 
 class AsyncProducer:
@@ -46,17 +47,21 @@ class AsyncProducer:
         self._cluster = AsyncClusterClient(connecting.bootstrap, connecting.client)
         self._sender = AsyncSender(self._cluster, self._settings)
         self._outcomes = self._sender.outcomes
+        self._is_closed = False
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        if self._is_closed:
+            return
         try:
             if self._sender.transactions is not None:
                 await self._abort_open()
             elif kind is None:
                 (await self.flush()).raise_failure()
         finally:
+            self._is_closed = True
             await self._sender.stop()
             await self._cluster.close()
 
@@ -65,26 +70,27 @@ class AsyncProducer:
     async def send(
         self,
         topic: str,
-        value: bytes | None,
+        value: Part,
         *,
-        key: bytes | None = None,
-        headers: Sequence[tuple[str, bytes | None]] = (),
+        key: Part = None,
+        headers: Headers = (),
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> Delivery:
         """Give a record to the producer, as `Producer.send`; waits while the buffer is full."""
+        self._check_open()
         if self._sender.transactions is not None:
             self._sender.transactions.check_open()
         if timestamp_ms is None:
             timestamp_ms = time.time_ns() // 1_000_000
-        record = Record(NO_OFFSET, timestamp_ms, key, value, tuple(headers))
+        record = outgoing_record(key, value, headers, timestamp_ms)
         size = checked_size(record, self._settings.buffer_bytes_max)
         found = self._cluster.router.suitable_topic(topic, partition)
         if found is None:
             may_create = self._settings.may_create_topics
             found = await self._cluster.topic(topic, may_create=may_create)
         await self._make_room(size + HEADER_BYTES)
-        target = self._sender.accumulator.choose(found, key, partition, size)
+        target = self._sender.accumulator.choose(found, record.key, partition, size)
         self._sender.accumulator.close_unless_fits(target, size)
         delivery = self._sender.accumulator.append(target, record, size, now_ms)
         self._sender.wake()
@@ -93,10 +99,10 @@ class AsyncProducer:
     async def send_and_wait(
         self,
         topic: str,
-        value: bytes | None,
+        value: Part,
         *,
-        key: bytes | None = None,
-        headers: Sequence[tuple[str, bytes | None]] = (),
+        key: Part = None,
+        headers: Headers = (),
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> Offset:
@@ -116,6 +122,7 @@ class AsyncProducer:
 
         Takes `delivery.timeout.ms` at most. Raises nothing for records that failed.
         """
+        self._check_open()
         self._sender.accumulator.close_all()
         self._sender.wake()
         while self._sender.has_work:
@@ -180,8 +187,13 @@ class AsyncProducer:
         if self._transactions.is_open:
             await self.abort()
 
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise closed("producer")
+
     @property
     def _transactions(self) -> TransactionManager:
+        self._check_open()
         return needed(self._sender.transactions)
 
     async def _settled(self, transactions: TransactionManager, call: str) -> None:

@@ -10,16 +10,16 @@ from typing import Self
 from strandline.client.aio.cluster import AsyncClusterClient
 from strandline.client.aio.connection import now_ms
 from strandline.client.aio.core_task import CoreTask
+from strandline.client.api.refusals import closed
 from strandline.client.api.settings import sharing_of
 from strandline.client.api.share_consumer import (
     CLOSE_MS,
     AcknowledgeType,
     OnAcknowledged,
     ack_type,
-    is_closed,
     tell_outcomes,
 )
-from strandline.client.names import several
+from strandline.client.arguments import several
 from strandline.client.share_group.acknowledgements import ShareRecord
 from strandline.client.share_group.core import ShareConsumerCore
 from strandline.client.share_thread import outcomes_of
@@ -66,7 +66,7 @@ class AsyncShareConsumer:
     def _drive(self) -> tuple[ShareConsumerCore, CoreTask]:
         """The core and what drives it, from the first call on."""
         if self._is_closed:
-            raise is_closed()
+            raise closed("share consumer")
         if self._driven is None:
             own = AsyncClusterClient(self._connecting.bootstrap, self._connecting.client)
             core = ShareConsumerCore(self._settings, own.router, own.random)

@@ -57,9 +57,10 @@ class Admin:
         *,
         partitions: int = BROKER_DEFAULT,
         replication_factor: int = BROKER_DEFAULT,
-        configs: Mapping[str, str] | None = None,
+        configs: Mapping[str, object] | None = None,
     ) -> None:
-        """Make a topic; -1 is the default of the broker. `configs` are topic settings by name.
+        """Make a topic; -1 is the default of the broker. `configs` are topic settings by
+        name: text, numbers, truth values.
 
         Raises `ProtocolError`: TOPIC_ALREADY_EXISTS, INVALID_REPLICATION_FACTOR, INVALID_CONFIG...
         """
@@ -105,7 +106,7 @@ class Admin:
         return {each.name: each.value for each in entries}
 
     def alter_topic_config(
-        self, name: str, *, set_to: Mapping[str, str] | None = None, reset: Iterable[str] = ()
+        self, name: str, *, set_to: Mapping[str, object] | None = None, reset: Iterable[str] = ()
     ) -> None:
         """Set some of a topic's settings and reset others to what the broker says."""
         self._operations.configs.alter(Resource.topic(name), set_to=set_to, reset=reset)
@@ -116,7 +117,7 @@ class Admin:
         return {each.name: each.value for each in entries}
 
     def alter_group_config(
-        self, group: str, *, set_to: Mapping[str, str] | None = None, reset: Iterable[str] = ()
+        self, group: str, *, set_to: Mapping[str, object] | None = None, reset: Iterable[str] = ()
     ) -> None:
         """Set some of a group's settings (`share.auto.offset.reset`, ...), and reset others. There
         need not be such a group yet."""

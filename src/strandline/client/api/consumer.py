@@ -1,18 +1,26 @@
-"""`strandline.Consumer`: records of partitions that the program names."""
+"""`strandline.Consumer`: records of a group's part of topics, or of partitions by name."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import index
-from typing import NamedTuple, Self
+from typing import Final, NamedTuple, Self
 
+from strandline.client.api.refusals import (
+    check_assigned,
+    closed,
+    has_assignment,
+    has_subscription,
+    needed_group,
+    nothing_to_read,
+)
 from strandline.client.api.settings import reading_of
+from strandline.client.arguments import several, several_partitions
 from strandline.client.cluster import ClusterClient
 from strandline.client.consumer import Consumer as PartitionConsumer
 from strandline.client.fetching import FetchedRecords
 from strandline.client.group_consumer import GroupConsumer, RebalanceListener
 from strandline.client.group_requests import Membership
-from strandline.client.names import several
 from strandline.client.offsets import (
     EARLIEST,
     LATEST,
@@ -21,9 +29,12 @@ from strandline.client.offsets import (
     list_offsets,
 )
 from strandline.client.start import STARTS, Start, first_starts
-from strandline.errors import ErrorCode, InvalidSetting, ProtocolError
+from strandline.errors import ErrorCode, ProtocolError
 from strandline.records.record import Record
 from strandline.types import Offset, TopicPartition
+
+_ITERATION_MS: Final = 500
+"""So long a loop over records waits before it asks again."""
 
 
 class ConsumerRecord(NamedTuple):
@@ -49,36 +60,9 @@ def record_of(partition: TopicPartition, record: Record) -> ConsumerRecord:
     return ConsumerRecord(*partition, offset, timestamp, key, value, headers)
 
 
-def needed_group(group: str | None) -> str:
-    """The group, for what cannot be done without. Raises `InvalidSetting`."""
-    if group is None:
-        raise InvalidSetting("group.id", "group.id is missing: offsets are committed for a group.")
-    return group
-
-
-def has_assignment() -> ProtocolError:
-    """What a subscription is refused with beside an assignment."""
-    return ProtocolError(
-        ErrorCode.INVALID_REQUEST, "Partitions are assigned; there can be no subscription."
-    )
-
-
-def has_subscription() -> ProtocolError:
-    """What an assignment is refused with beside a subscription."""
-    return ProtocolError(
-        ErrorCode.INVALID_REQUEST, "Topics are subscribed; the group assigns partitions."
-    )
-
-
 def nothing(partitions: Sequence[TopicPartition]) -> None:
     """For programs that need not know of a rebalance."""
     del partitions
-
-
-def check_assigned(partition: TopicPartition, assignment: Iterable[TopicPartition]) -> None:
-    """Raise `ProtocolError` unless the partition is assigned."""
-    if partition not in assignment:
-        raise ProtocolError(ErrorCode.INVALID_REQUEST, f"Partition {partition} is not assigned.")
 
 
 def position_in(
@@ -127,6 +111,9 @@ class Consumer:
         self._fetch = reading.fetch
         self._member_settings = reading.member
         self._member: GroupConsumer | None = None
+        self._assigns = False
+        """Whether `assign` was called, be it with no partitions."""
+        self._is_closed = False
 
     def __enter__(self) -> Self:
         return self
@@ -162,6 +149,7 @@ class Consumer:
         `TypeError` for one name that is not in a list.
         """
         wanted = several(topics, "Topics")
+        self._check_open()
         needed_group(self._group)
         if self._consumer.positions:
             raise has_assignment()
@@ -181,11 +169,13 @@ class Consumer:
         Each begins at the committed offset of `group.id`, or else where `auto.offset.reset` says.
         Raises `ProtocolError`: OFFSET_OUT_OF_RANGE if that is `none`.
         """
+        wanted = several_partitions(partitions)
+        self._check_open()
         if self._member is not None:
             raise has_subscription()
-        wanted = list(partitions)
         committed = self.committed(wanted) if self._group else {}
         self._consumer.assign(first_starts(wanted, committed, self._reset))
+        self._assigns = True
 
     @property
     def assignment(self) -> list[TopicPartition]:
@@ -233,7 +223,33 @@ class Consumer:
         `CorruptRecords`, a `StrandlineError`, for bytes that are not records; `TypeError` for a
         time that is no whole number: other clients count in seconds.
         """
+        self._check_reading()
         return records_in(self._reader.poll(index(timeout_ms)))
+
+    def __iter__(self) -> Iterator[ConsumerRecord]:
+        """Records without an end, as they come. Raises what `poll` does.
+
+            consumer.subscribe(["orders"])
+            for record in consumer:
+                print(record.partition, record.offset, record.value)
+
+        A record counts as read when the loop comes back for the next one, or is left: `position`
+        and what is committed are behind that record, not behind all that has been fetched.
+        """
+        while True:
+            self._check_reading()
+            found = self._reader.next_record(_ITERATION_MS)
+            if found is not None:
+                yield record_of(*found)
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise closed("consumer")
+
+    def _check_reading(self) -> None:
+        self._check_open()
+        if self._member is None and not self._assigns:
+            raise nothing_to_read()
 
     # -- Offsets -----------------------------------------------------------------------------
 
@@ -248,7 +264,8 @@ class Consumer:
     def _offsets(
         self, partitions: Iterable[TopicPartition], which: int
     ) -> dict[TopicPartition, int]:
-        found = list_offsets(self._cluster, dict.fromkeys(partitions, which), self._isolation)
+        wanted = several_partitions(partitions)
+        found = list_offsets(self._cluster, dict.fromkeys(wanted, which), self._isolation)
         return {each: at.offset for each, at in found.items()}
 
     def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Offset]:
@@ -257,7 +274,8 @@ class Consumer:
         Waits while a transaction that stores offsets of these partitions is open (KIP-447).
         """
         group = needed_group(self._group)
-        stored = committed_offsets(self._cluster, group, partitions, is_stable=True)
+        wanted = several_partitions(partitions)
+        stored = committed_offsets(self._cluster, group, wanted, is_stable=True)
         return {each: at.offset for each, at in stored.items()}
 
     def commit(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
@@ -285,6 +303,7 @@ class Consumer:
     def close(self) -> None:
         """Leave the group, committing with `enable.auto.commit`, and close all connections."""
         member, self._member = self._member, None
+        self._is_closed = True
         try:
             if member is not None:
                 member.close()

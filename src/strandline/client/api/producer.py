@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Self
 
+from strandline.client.api.refusals import closed
 from strandline.client.api.settings import producing_of
 from strandline.client.cluster import ClusterClient
 from strandline.client.delivery import Delivery, FlushResult
 from strandline.client.group_requests import Membership
+from strandline.client.outgoing_records import Headers, Part
 from strandline.client.producer import Producer as BatchingProducer
 from strandline.client.transaction_requests import offsets_of_group
 from strandline.errors import ProducerFailed, ProtocolError
@@ -50,26 +52,38 @@ class Producer:
         self._cluster = ClusterClient(connecting.bootstrap, connecting.client)
         self._producer = BatchingProducer(self._cluster, producing)
         self._is_transactional = producing.transactional_id is not None
+        self._is_closed = False
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        if self._is_closed:
+            return
         try:
             if self._is_transactional:
                 self._producer.abort_open()
             elif kind is None:
                 self.flush().raise_failure()
         finally:
+            self._is_closed = True
             self._cluster.close()
+
+    @property
+    def _open(self) -> BatchingProducer:
+        """Raises `ProtocolError` (INVALID_REQUEST) for a producer that was closed: what it is given
+        would not be written."""
+        if self._is_closed:
+            raise closed("producer")
+        return self._producer
 
     def send(
         self,
         topic: str,
-        value: bytes | None,
+        value: Part,
         *,
-        key: bytes | None = None,
-        headers: Sequence[tuple[str, bytes | None]] = (),
+        key: Part = None,
+        headers: Headers = (),
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> Delivery:
@@ -83,7 +97,7 @@ class Producer:
         that can only be aborted, and `ProducerFailed`. Raises `TypeError` or `ValueError` for what
         is no record: text in place of bytes, a time that 64 bits do not hold.
         """
-        return self._producer.send(
+        return self._open.send(
             topic, value, key=key, headers=headers, partition=partition, timestamp=timestamp_ms
         )
 
@@ -92,7 +106,7 @@ class Producer:
 
         For programs that make a pause between two calls of `send`.
         """
-        self._producer.poll()
+        self._open.poll()
 
     def flush(self) -> FlushResult:
         """Send everything and wait for all outcomes, at most for `delivery.timeout.ms`.
@@ -100,7 +114,7 @@ class Producer:
         Returns the outcomes since the last flush, and raises nothing for records that failed:
         `flush().raise_failure()` does.
         """
-        return self._producer.flush()
+        return self._open.flush()
 
     # -- Transactions ------------------------------------------------------------------------
 
@@ -112,14 +126,14 @@ class Producer:
         Raises `ProtocolError`: REQUEST_TIMED_OUT after `default.api.timeout.ms` (call it again),
         TRANSACTIONAL_ID_AUTHORIZATION_FAILED, INVALID_TRANSACTION_TIMEOUT, ...
         """
-        self._producer.init_transactions()
+        self._open.init_transactions()
 
     def begin(self) -> None:
         """Begin a transaction: all that is sent from now on belongs to it.
 
         Raises `ProtocolError` (INVALID_TXN_STATE) if there is one, and `ProducerFailed`.
         """
-        self._producer.begin()
+        self._open.begin()
 
     def send_offsets(self, offsets: Mapping[TopicPartition, int], group: Membership | str) -> None:
         """Store how far a group has read, as a part of the transaction (KIP-447).
@@ -129,7 +143,7 @@ class Producer:
         partitions are refused. A group's name alone is not checked. Raises `TransactionFailed`
         for what is refused, and what `commit` does.
         """
-        self._producer.send_offsets(*offsets_of_group(offsets, group))
+        self._open.send_offsets(*offsets_of_group(offsets, group))
 
     def commit(self) -> None:
         """Write what is left, and commit the transaction.
@@ -139,14 +153,14 @@ class Producer:
         committed is not known only if that was its answer to a commit that was sent before.
         Raises `ProtocolError` (REQUEST_TIMED_OUT) after `default.api.timeout.ms`: call it again.
         """
-        self._producer.commit()
+        self._open.commit()
 
     def abort(self) -> None:
         """Abort the transaction; what was sent in it is no record for readers of committed ones.
 
         Raises `ProducerFailed`, and `ProtocolError` (REQUEST_TIMED_OUT) as `commit` does.
         """
-        self._producer.abort()
+        self._open.abort()
 
     @contextmanager
     def transaction(self) -> Iterator[Self]:
@@ -159,7 +173,7 @@ class Producer:
         try:
             yield self
             if self._producer.is_in_transaction:
-                self._producer.commit()
+                self._open.commit()
         except ProducerFailed:
             raise  # nothing that it can do has an effect
         except BaseException as error:

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import index
 from typing import Final, Literal, Self, TypeAlias
 
+from strandline.client.api.refusals import closed
 from strandline.client.api.settings import sharing_of
+from strandline.client.arguments import several
 from strandline.client.cluster import ClusterClient
-from strandline.client.names import several
 from strandline.client.refusal import refusal
 from strandline.client.share_group.acknowledgements import (
     ACK_TYPES,
@@ -45,11 +46,6 @@ def tell_outcomes(outcomes: Iterable[Acknowledged], told: OnAcknowledged | None)
         return
     for at, offsets, code in outcomes:
         told(at, offsets, refusal(code, None, f"partition {at}") if code else None)
-
-
-def is_closed() -> ProtocolError:
-    """What calls of a closed consumer are refused with."""
-    return ProtocolError(ErrorCode.INVALID_REQUEST, "The share consumer is closed.")
 
 
 class ShareConsumer:
@@ -100,7 +96,7 @@ class ShareConsumer:
     @property
     def _member(self) -> ShareThread:
         if self._is_closed:
-            raise is_closed()
+            raise closed("share consumer")
         if self._thread is None:
             self._thread = ShareThread(self._cluster, self._settings)
         return self._thread

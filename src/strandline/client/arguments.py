@@ -1,0 +1,41 @@
+"""What programs give, checked where Python would take a mistake for something else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from strandline.types import TopicPartition
+
+
+def several(names: Iterable[str], what: str) -> list[str]:
+    """The names. Raises `TypeError` for a string alone, which would be taken for its letters:
+    `delete_topics("ab")` would delete the topics `a` and `b`."""
+    if isinstance(names, str):
+        raise TypeError(f"{what} are several names: [{names!r}], not {names!r}.")
+    return list(names)
+
+
+def several_partitions(partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+    """The partitions. Raises `TypeError` for one alone, which is a tuple itself, and for what is
+    none."""
+    if isinstance(partitions, TopicPartition):
+        raise TypeError(f"Partitions are several: [{partitions!r}], not {partitions!r}.")
+    found = list(partitions)
+    for each in found:
+        if not isinstance(each, TopicPartition):
+            raise TypeError(f"A partition is a TopicPartition('orders', 0), not {each!r}.")
+    return found
+
+
+def as_texts(settings: Mapping[str, object]) -> dict[str, str]:
+    """Settings of topics and groups as brokers take them: numbers and truth values as text.
+    Raises `TypeError` for other values."""
+    return {name: _as_text(name, value) for name, value in settings.items()}
+
+
+def _as_text(name: str, value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (str, int, float)):
+        return str(value)
+    raise TypeError(f"The setting {name} is text, a number or a truth value, not {value!r}.")

@@ -1,0 +1,207 @@
+"""What programs give by mistake: refused at once, where Python would take it for something else."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+import strandline
+from strandline.client.arguments import as_texts
+from strandline.errors import ProtocolError
+from strandline.types import TopicPartition
+from tests.client.conftest import BrokerThread
+from tests.client.test_api import PATIENCE_MS, read, settings, write
+
+NAMES = r"Topics are several names: \['ab'\], not 'ab'\."
+PARTITION = r"A partition is a TopicPartition\('orders', 0\), not "
+
+
+def test_one_name_is_no_list_of_names(broker: BrokerThread) -> None:
+    with strandline.Admin(settings(broker)) as admin:
+        with pytest.raises(TypeError, match=NAMES):
+            admin.delete_topics("ab")
+        with pytest.raises(TypeError, match=NAMES):
+            admin.delete_share_group_offsets("g", "ab")
+        with pytest.raises(TypeError, match="Settings are several names"):
+            admin.alter_group_config("g", reset="ab")
+    mine = settings(broker, group_id="g")
+    with strandline.Consumer(mine) as consumer, pytest.raises(TypeError, match=NAMES):
+        consumer.subscribe("ab")
+    with strandline.ShareConsumer(mine) as member, pytest.raises(TypeError, match=NAMES):
+        member.subscribe("ab")
+
+
+def test_one_name_is_no_list_of_names_on_an_event_loop(broker: BrokerThread) -> None:
+    async def work() -> None:
+        async with strandline.AsyncAdmin(settings(broker)) as admin:
+            with pytest.raises(TypeError, match=NAMES):
+                await admin.delete_topics("ab")
+            with pytest.raises(TypeError, match=NAMES):
+                await admin.delete_share_group_offsets("g", "ab")
+            with pytest.raises(TypeError, match="Settings are several names"):
+                await admin.alter_group_config("g", reset="ab")
+        mine = settings(broker, group_id="g")
+        async with strandline.AsyncConsumer(mine) as consumer:
+            with pytest.raises(TypeError, match=NAMES):
+                await consumer.subscribe("ab")
+        async with strandline.AsyncShareConsumer(mine) as member:
+            with pytest.raises(TypeError, match=NAMES):
+                await member.subscribe("ab")
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        (TopicPartition("ab", 0), r"Partitions are several: \[TopicPartition\(.*\], not Topic"),
+        ([("ab", 0)], PARTITION + r"\('ab', 0\)"),
+        (["ab"], PARTITION + "'ab'"),
+        ("ab", PARTITION + "'a'"),
+    ],
+)
+def test_partitions_are_several_and_have_a_topic(
+    broker: BrokerThread, given: Any, sentence: str
+) -> None:
+    mine = settings(broker, group_id="g")
+    with strandline.Consumer(mine) as consumer:
+        for call in (
+            consumer.assign,
+            consumer.beginning_offsets,
+            consumer.end_offsets,
+            consumer.committed,
+        ):
+            with pytest.raises(TypeError, match=sentence):
+                call(given)
+
+    async def work() -> None:
+        async with strandline.AsyncConsumer(mine) as consumer:
+            for call in (
+                consumer.assign,
+                consumer.beginning_offsets,
+                consumer.end_offsets,
+                consumer.committed,
+            ):
+                with pytest.raises(TypeError, match=sentence):
+                    await call(given)
+
+    asyncio.run(work())
+
+
+def test_settings_of_topics_may_be_numbers_and_truth_values(
+    broker: BrokerThread, name: str
+) -> None:
+    with strandline.Admin(settings(broker)) as admin:
+        admin.create_topic(name, configs={"retention.ms": 1000, "preallocate": True})
+        admin.alter_topic_config(name, set_to={"min.cleanable.dirty.ratio": 0.25})
+        found = admin.topic_config(name)
+    assert found["retention.ms"] == "1000"
+    assert found["preallocate"] == "true"
+    assert found["min.cleanable.dirty.ratio"] == "0.25"
+    with pytest.raises(TypeError, match=r"The setting retention\.ms is text, a number or a truth"):
+        as_texts({"retention.ms": None})
+
+
+def test_what_a_record_is_made_of_can_change_when_it_was_sent(
+    broker: BrokerThread, name: str
+) -> None:
+    """A program may read into one buffer again and again."""
+    write(broker, name, 0)
+    buffer = bytearray(b"first")
+    with strandline.Producer(settings(broker)) as producer:
+        for value in (b"first", b"other"):
+            buffer[:] = value
+            producer.send(
+                name, buffer, key=memoryview(buffer), headers=[("h", buffer)], partition=0
+            )
+        with pytest.raises(TypeError, match=r"Headers are pairs .* not 'h'\."):
+            producer.send(name, b"v", headers={"h": b"v"})  # type: ignore[dict-item]
+    with strandline.Consumer(settings(broker, auto_offset_reset="earliest")) as consumer:
+        consumer.assign([TopicPartition(name, 0)])
+        found = read(consumer, 2)
+    assert [(each.key, each.value, each.headers) for each in found] == [
+        (value, value, (("h", value),)) for value in (b"first", b"other")
+    ]
+
+
+def test_a_closed_client_says_so(broker: BrokerThread, name: str) -> None:
+    """A record that it took would never be written."""
+    write(broker, name, 1)
+    producer = strandline.Producer(settings(broker))
+    producer.close()
+    producer.close()
+    for call in (
+        lambda: producer.send(name, b"lost"),
+        producer.flush,
+        producer.poll,
+        producer.begin,
+    ):
+        with pytest.raises(ProtocolError, match="The producer is closed"):
+            call()
+    consumer = strandline.Consumer(settings(broker, group_id="g"))
+    consumer.subscribe([name])
+    consumer.close()
+    consumer.close()
+    for ask in (
+        consumer.poll,
+        lambda: consumer.subscribe([name]),
+        lambda: consumer.assign([TopicPartition(name, 0)]),
+        lambda: next(iter(consumer)),
+    ):
+        with pytest.raises(ProtocolError, match="The consumer is closed"):
+            ask()
+
+
+def test_a_closed_client_says_so_on_an_event_loop(broker: BrokerThread, name: str) -> None:
+    write(broker, name, 1)
+
+    async def work() -> None:
+        producer = strandline.AsyncProducer(settings(broker))
+        await producer.close()
+        await producer.close()
+        for call in (
+            lambda: producer.send(name, b"lost"),
+            producer.flush,
+            producer.begin,
+        ):
+            with pytest.raises(ProtocolError, match="The producer is closed"):
+                await call()
+        consumer = strandline.AsyncConsumer(settings(broker, group_id="g"))
+        await consumer.subscribe([name])
+        await consumer.close()
+        await consumer.close()
+        for ask in (
+            consumer.poll,
+            lambda: consumer.subscribe([name]),
+            lambda: consumer.assign([TopicPartition(name, 0)]),
+            lambda: anext(aiter(consumer)),
+        ):
+            with pytest.raises(ProtocolError, match="The consumer is closed"):
+                await ask()
+
+    asyncio.run(work())
+
+
+def test_a_consumer_that_reads_nothing_says_so(broker: BrokerThread) -> None:
+    """No record would ever come."""
+    sentence = "reads nothing: call subscribe or assign before"
+    with strandline.Consumer(settings(broker)) as consumer:
+        with pytest.raises(ProtocolError, match=sentence):
+            consumer.poll(PATIENCE_MS)
+        with pytest.raises(ProtocolError, match=sentence):
+            next(iter(consumer))
+        consumer.assign([])  # a program may have nothing to read for a while
+        assert consumer.poll(1) == []
+
+    async def work() -> None:
+        async with strandline.AsyncConsumer(settings(broker)) as consumer:
+            with pytest.raises(ProtocolError, match=sentence):
+                await consumer.poll(PATIENCE_MS)
+            with pytest.raises(ProtocolError, match=sentence):
+                await anext(aiter(consumer))
+            await consumer.assign([])
+            assert await consumer.poll(1) == []
+
+    asyncio.run(work())
