@@ -402,6 +402,21 @@ def test_out_of_order_behind_a_later_batch_that_a_forgetful_leader_took_is_no_fi
     assert client.counters["lost count behind a deletion"] == 1
 
 
+def test_out_of_order_behind_an_earlier_batch_that_was_taken_again_is_no_finding() -> None:
+    """Seed 118002400: the batch with the number before is deleted, and the one before that is there
+    again."""
+    stage = Stage()
+    client = settled(stage)
+    earlier, before = produce(stage), produce(stage)
+    told(before, offset=9)
+    stage.starts_at = 10
+    told(earlier, offset=10)
+    told(produce(stage), ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    stage.run(10)
+    assert client.findings == []
+    assert client.counters["lost count behind a deletion"] == 1
+
+
 def test_out_of_order_where_the_repeated_batch_may_be_compacted_away_is_no_finding() -> None:
     stage = Stage()
     client = settled(stage)

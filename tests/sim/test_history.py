@@ -179,6 +179,15 @@ def test_reordered_within_one_producer() -> None:
     assert found == [AnomalyKind.REORDERED]
 
 
+def test_a_retry_that_is_appended_again_behind_a_deletion_is_not_reordered() -> None:
+    """Seed 118002400: a leader that forgot the producer took it (KIP-360)."""
+    first = [*sent("a", "b"), *acked(b=1)]
+    read = polled((2, "a"))
+    assert kinds(first, [StartSeen("one", A, 2)], acked(a=2), read) == []
+    assert AnomalyKind.REORDERED in kinds(first, [StartSeen("one", A, 1)], acked(a=2), read)
+    assert AnomalyKind.REORDERED in kinds(first, acked(a=2), [StartSeen("one", A, 2)], read)
+
+
 def test_reordered_within_one_producer_without_any_acknowledgement() -> None:
     assert kinds(start(), sent("a", "b"), polled((0, "b"), (1, "a"))) == [AnomalyKind.REORDERED]
 

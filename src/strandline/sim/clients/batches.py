@@ -156,8 +156,22 @@ class ProducedPartition:
     """Over which the last batch was sent."""
     start: StartSeen | None = None
     """Where the log began, as the last answer said."""
-    written: dict[tuple[TopicId | None, int], int] = field(default_factory=dict)
-    """The offset behind each acknowledged batch, by its topic's id and sequence number."""
+    written: dict[tuple[TopicId | None, Identity], int] = field(default_factory=dict)
+    """The offset behind each acknowledged batch, by its topic's id, producer and number."""
+
+    def written_before(self, batch: RecordedBatch) -> int:
+        """The offset behind the batch with the number before, if that was acknowledged, or the one
+        before that; 0 if none was."""
+        identity = batch.identity
+        before = {
+            other.base_sequence: offset
+            for (topic_id, other), offset in self.written.items()
+            if identity is not None
+            and topic_id == batch.topic_id
+            and (other.producer_id, other.epoch) == (identity.producer_id, identity.epoch)
+            and other.base_sequence < identity.base_sequence
+        }
+        return before[max(before)] if before else 0
 
 
 def encode(batch: RecordedBatch) -> bytes:

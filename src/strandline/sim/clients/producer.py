@@ -343,8 +343,7 @@ class Producer(SimClient):
     ) -> None:
         """The broker said that it is written."""
         if batch.identity is not None and base_offset != NO_OFFSET:
-            number = batch.identity.base_sequence
-            track.written[batch.topic_id, number] = base_offset + len(batch.records)
+            track.written[batch.topic_id, batch.identity] = base_offset + len(batch.records)
         if self.is_idempotent and batch.maybe_written:
             self.counters["retry acknowledged"] += 1
         epoch = self._written_in(batch)
@@ -378,13 +377,10 @@ class Producer(SimClient):
             self.counters["lost count behind a compaction"] += 1
             return
         number = 0 if batch.identity is None else batch.identity.base_sequence
-        # A leader that knows nothing of a producer may have written a later batch before this one.
-        written = self.tracks[at].written.items()
-        before = [
-            to for (topic, other), to in written if topic == batch.topic_id and other < number
-        ]
-        written_to = max(before, default=0)
-        if max(self.world.log_start(at), batch.log_start) > written_to:
+        # A leader that knows nothing of a producer may have written a later batch before this one,
+        # or an earlier one again.
+        written_to = self.tracks[at].written_before(batch)
+        if max(self.world.log_start(at), batch.log_start) >= max(written_to, 1):
             self.counters["lost count behind a deletion"] += 1
             return
         self.found(

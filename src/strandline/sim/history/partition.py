@@ -51,6 +51,8 @@ class PartitionHistory:
     """First value known at each offset, from promises and readers."""
     offset_of: dict[Value, int] = field(default_factory=dict)
     """First offset known of each value, likewise."""
+    starts: dict[Value, int] = field(default_factory=dict)
+    """Where the log began, as far as that was known, when the offset of a value became known."""
     positions: dict[str, int | None] = field(default_factory=dict)
     """Where each consumer goes on; None: anywhere."""
     ends: dict[str, int] = field(default_factory=dict)
@@ -226,6 +228,10 @@ class PartitionHistory:
                 continue
             before = last.get(send.producer, -1)
             if offset < before:
+                # A retry that was appended again behind the deletion of what it repeats (`_place`)
+                # lies behind all that was deleted with that.
+                if offset < self.starts.get(self.value_at[before], 0):
+                    continue
                 yield self._reordering(send, offset, before, f"{send.producer} sent before it")
             elif offset < send.floor:
                 how = "was acknowledged before it was sent"
@@ -265,6 +271,8 @@ class PartitionHistory:
         """Note that `value` lies at `offset`, and whether that contradicts what is known."""
         there = self.value_at.setdefault(offset, value)
         elsewhere = self.offset_of.setdefault(value, offset)
+        if elsewhere == offset:
+            self.starts.setdefault(value, self.log_start)
         if (there == value and elsewhere == offset) or (offset, value) in self.contradictions:
             return
         self.contradictions.add((offset, value))
@@ -277,6 +285,7 @@ class PartitionHistory:
             # A broker remembers a producer by its records. Where these were deleted, a retry that
             # is late enough may be appended again after a restart (KIP-360).
             self.offset_of[value] = max(elsewhere, offset)
+            self.starts[value] = self.log_start
         elif elsewhere != offset:
             self._found(
                 AnomalyKind.DUPLICATE,
