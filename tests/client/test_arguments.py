@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import pytest
@@ -88,6 +89,20 @@ def test_partitions_are_several_and_have_a_topic(
                     await call(given)
 
     asyncio.run(work())
+
+
+def test_offsets_are_numbers_by_partition(broker: BrokerThread) -> None:
+    at: Any = {("ab", 0): 1}
+    offset: Any = {TopicPartition("ab", 0): "1"}
+    with strandline.Admin(settings(broker)) as admin:
+        for call in (admin.delete_records, partial(admin.alter_group_offsets, "g")):
+            with pytest.raises(TypeError, match=PARTITION):
+                call(at)
+            with pytest.raises(TypeError, match="'str' object cannot be interpreted as an integer"):
+                call(offset)
+    mine = settings(broker, group_id="g")
+    with strandline.Consumer(mine) as consumer, pytest.raises(TypeError, match=PARTITION):
+        consumer.commit(at)
 
 
 def test_settings_of_topics_may_be_numbers_and_truth_values(

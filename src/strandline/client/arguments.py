@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from operator import index
 
-from strandline.types import TopicPartition
+from strandline.types import Offset, TopicPartition
 
 
 def several(names: Iterable[str], what: str) -> list[str]:
@@ -25,6 +26,12 @@ def several_partitions(partitions: Iterable[TopicPartition]) -> list[TopicPartit
         if not isinstance(each, TopicPartition):
             raise TypeError(f"A partition is a TopicPartition('orders', 0), not {each!r}.")
     return found
+
+
+def by_partition(offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, Offset]:
+    """The offsets. Raises `TypeError` for keys that are no partitions, and for values that are no
+    whole numbers."""
+    return {each: Offset(index(offsets[each])) for each in several_partitions(offsets)}
 
 
 def as_texts(settings: Mapping[str, object]) -> dict[str, str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
+from strandline.client.arguments import by_partition
 from strandline.client.group_requests import Committed, Membership
 from strandline.client.producer_identity import ProducerIdentity
 from strandline.client.transaction_settings import TransactionSettings
@@ -24,7 +25,7 @@ from strandline.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from strandline.types import Offset, TopicPartition
+from strandline.types import TopicPartition
 
 FEATURE: Final = "transaction.version"
 VERSION_2: Final = 2
@@ -136,7 +137,7 @@ def offsets_of_group(
 ) -> tuple[dict[TopicPartition, Committed], Membership]:
     """What a program gives, as it is sent. With a name alone the group checks no membership."""
     membership = Membership(group, None) if isinstance(group, str) else group
-    return {at: Committed(Offset(each)) for at, each in offsets.items()}, membership
+    return {at: Committed(each) for at, each in by_partition(offsets).items()}, membership
 
 
 def committed_offsets_code(answer: Any) -> int:

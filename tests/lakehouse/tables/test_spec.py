@@ -197,6 +197,7 @@ def test_e14_paths_for_spark_carry_their_scheme() -> None:
     [
         ({"name": "a/b"}, "name"),
         ({"topics": ()}, "topics"),
+        ({"topics": "orders"}, "topics"),
         ({"location": ""}, "location"),
         ({"value_format": "xml"}, "value_format"),
         ({"format": "hudi"}, "format"),
@@ -221,6 +222,7 @@ def test_e14_paths_for_spark_carry_their_scheme() -> None:
         ({"value_format": "avro", "schema": "{}", "framing": "confluent"}, "schemas"),
         ({"value_format": "raw", "columns": {"a": "long"}}, "columns"),
         ({"partition_by": parse_partitioning("unknown")}, "partition_by"),
+        ({"partition_by": "day(a)"}, "partition_by"),
         ({"partition_by": parse_partitioning("kafka_key")}, "partition_by"),
         (
             {"partition_by": parse_partitioning("day(a)"), "columns": {"a": "string"}},

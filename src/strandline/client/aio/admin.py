@@ -16,7 +16,7 @@ from strandline.client.admin_tokens import DelegationToken
 from strandline.client.aio.cluster import AsyncClusterClient
 from strandline.client.api.admin import BROKER_DEFAULT
 from strandline.client.api.settings import connecting_of
-from strandline.client.arguments import several
+from strandline.client.arguments import by_partition, several
 from strandline.client.metadata import TopicInfo
 from strandline.errors import ProtocolError
 from strandline.types import BrokerId, Offset, TopicPartition
@@ -97,11 +97,7 @@ class AsyncAdmin:
         self, before: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, Offset]:
         """Delete the records below these offsets; where each log starts afterwards."""
-        return await self._run(
-            lambda admin: admin.topics.delete_records(
-                {each: Offset(offset) for each, offset in before.items()}
-            )
-        )
+        return await self._run(lambda admin: admin.topics.delete_records(by_partition(before)))
 
     # -- Settings ----------------------------------------------------------------------------
 
@@ -157,7 +153,7 @@ class AsyncAdmin:
 
         Raises `ProtocolError`: UNKNOWN_MEMBER_ID while it has members.
         """
-        stored = {each: Offset(offset) for each, offset in offsets.items()}
+        stored = by_partition(offsets)
         await self._run(lambda admin: admin.groups.set_offsets(group, stored))
 
     async def share_group_offsets(self, group: str) -> dict[TopicPartition, ShareGroupOffset]:
@@ -174,7 +170,7 @@ class AsyncAdmin:
 
         Raises `ProtocolError`: NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND.
         """
-        starts = {each: Offset(offset) for each, offset in offsets.items()}
+        starts = by_partition(offsets)
         await self._run(lambda admin: admin.share_groups.set_offsets(group, starts))
 
     async def delete_share_group_offsets(

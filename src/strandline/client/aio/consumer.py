@@ -23,7 +23,7 @@ from strandline.client.api.refusals import (
     nothing_to_read,
 )
 from strandline.client.api.settings import reading_of
-from strandline.client.arguments import several, several_partitions
+from strandline.client.arguments import by_partition, several, several_partitions
 from strandline.client.group_requests import Membership
 from strandline.client.offsets import (
     EARLIEST,
@@ -238,7 +238,7 @@ class AsyncConsumer:
         partitions to others, or for `assign` while it has members.
         """
         wanted = self._fetcher.offsets if offsets is None else offsets
-        stored = {each: Offset(offset) for each, offset in wanted.items()}
+        stored = by_partition(wanted)
         if self._member is not None:
             await self._member.commit(stored)
             return

@@ -14,6 +14,7 @@ from strandline.client.admin_groups import GroupDescription, GroupListing
 from strandline.client.admin_share_groups import ShareGroupOffset
 from strandline.client.admin_tokens import DelegationToken
 from strandline.client.api.settings import connecting_of
+from strandline.client.arguments import by_partition
 from strandline.client.cluster import ClusterClient
 from strandline.client.metadata import TopicInfo
 from strandline.errors import ProtocolError
@@ -89,9 +90,7 @@ class Admin:
 
     def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, Offset]:
         """Delete the records below these offsets; where each log starts afterwards."""
-        return self._operations.topics.delete_records(
-            {each: Offset(offset) for each, offset in before.items()}
-        )
+        return self._operations.topics.delete_records(by_partition(before))
 
     # -- Settings ----------------------------------------------------------------------------
 
@@ -144,7 +143,7 @@ class Admin:
 
         Raises `ProtocolError`: UNKNOWN_MEMBER_ID while it has members.
         """
-        stored = {each: Offset(offset) for each, offset in offsets.items()}
+        stored = by_partition(offsets)
         self._operations.groups.set_offsets(group, stored)
 
     def share_group_offsets(self, group: str) -> dict[TopicPartition, ShareGroupOffset]:
@@ -159,7 +158,7 @@ class Admin:
 
         Raises `ProtocolError`: NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND.
         """
-        starts = {each: Offset(offset) for each, offset in offsets.items()}
+        starts = by_partition(offsets)
         self._operations.share_groups.set_offsets(group, starts)
 
     def delete_share_group_offsets(

@@ -15,7 +15,7 @@ from strandline.client.api.refusals import (
     nothing_to_read,
 )
 from strandline.client.api.settings import reading_of
-from strandline.client.arguments import several, several_partitions
+from strandline.client.arguments import by_partition, several, several_partitions
 from strandline.client.cluster import ClusterClient
 from strandline.client.consumer import Consumer as PartitionConsumer
 from strandline.client.fetching import FetchedRecords
@@ -285,7 +285,7 @@ class Consumer:
         group has given the partitions to others, or for `assign` while it has members.
         """
         wanted = self._reader.positions if offsets is None else offsets
-        stored = {each: Offset(offset) for each, offset in wanted.items()}
+        stored = by_partition(wanted)
         if self._member is not None:
             self._member.commit(stored)
             return

@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Final
+from typing import Final, cast
 
 import pyarrow as pa
 
@@ -92,14 +92,14 @@ class TableSpec:
 
     `location` is the directory that holds everything: a path, or a URI with `file:`, `s3:`, `gs:`,
     `abfs:` or `hdfs:`; it is absolute from here on, relative paths being taken from the working
-    directory of this process. `schema` is the
-    content of a JSON Schema, an Avro schema, or (base64) a Protobuf descriptor set, and `schemas`
-    Avro schemas by their id in Confluent's framing; `registry` is the URL of a schema registry for
-    values, and Avro keys, in that framing; `columns` gives types to single columns of an inferred
-    schema; `catalog` is where an Iceberg table has its name, in `namespace`, with pyiceberg's
-    properties (secrets as env:NAME or file:PATH); `buckets` is how an upserted table is divided by
-    key. `select` (a query) or `transform` (`module:function`) is what rows go through on their way
-    from values to the table. Durations are milliseconds.
+    directory of this process. `schema` is the content of a JSON Schema, an Avro schema, or (base64)
+    a Protobuf descriptor set, and `schemas` Avro schemas by their id in Confluent's framing;
+    `registry` is the URL of a schema registry for values, and Avro keys, in that framing; `columns`
+    gives types to single columns of an inferred schema; `catalog` is where an Iceberg table has its
+    name, in `namespace`, with pyiceberg's properties (secrets as env:NAME or file:PATH); `buckets`
+    is how an upserted table is divided by key. `select` (a query) or `transform`
+    (`module:function`) is what rows go through on their way from values to the table. Durations are
+    milliseconds.
 
     A table that is `filled_by` queries has no topics: its columns are those of the queries' rows,
     and with `keys` (names of columns) it has one row for each of them.
@@ -287,8 +287,9 @@ def parse_partitioning(text: str) -> tuple[Transform, ...]:
 def _check_words(spec: TableSpec) -> None:
     if _NAME.fullmatch(spec.name) is None:
         raise InvalidSetting("name", f"A table cannot be called {spec.name!r}.")
-    if not all(spec.topics) or not (spec.topics or spec.is_of_queries):
-        raise InvalidSetting("topics", "A table needs at least one topic.")
+    is_several = not isinstance(cast(object, spec.topics), str) and all(spec.topics)
+    if not is_several or not (spec.topics or spec.is_of_queries):
+        raise InvalidSetting("topics", f"topics are one or more names: not {spec.topics!r}.")
     if not spec.location:
         raise InvalidSetting("location", "A table needs a location.")
     for name, choices in _CHOICES.items():
@@ -309,6 +310,8 @@ def _check_words(spec: TableSpec) -> None:
 def _check_together(spec: TableSpec) -> None:
     choice = CatalogChoice(spec.catalog, spec.catalog_properties, spec.namespace)
     check_catalog(choice, spec.format, spec.place)
+    if isinstance(cast(object, spec.partition_by), str):
+        raise InvalidSetting("partition_by", "partition_by takes what parse_partitioning returns.")
     names = [transform.name for transform in spec.partition_by]
     if len(set(names)) < len(names):
         raise InvalidSetting("partition_by", "A transform of one column is there twice.")
