@@ -131,11 +131,11 @@ class GroupMember(Reader):
         self._drive(core)
         self.after(self.about(self._commit_every_us), partial(self._commit_again, core))
         if self._stay_us:
-            self.after(self.about(self._stay_us), self._go)
+            self.after(self.about(self._stay_us), partial(self._go, core))
 
-    def _go(self) -> None:
-        """Leave for a while, with a word or without."""
-        if self.is_finishing:
+    def _go(self, core: Member) -> None:
+        """Leave for a while, with a word or without; if it is not the core that failed since."""
+        if core is not self._core or self.is_finishing:
             return
         self.counters["member vanishes" if self._vanishes else "member leaves"] += 1
         self._part(says_so=not self._vanishes)
