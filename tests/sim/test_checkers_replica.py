@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from strandline.replication.leader import Leader
+from strandline.sim.checkers import replica_rules
 from strandline.sim.checkers.batches import peek
 from strandline.sim.checkers.storage_rules import checkpoint_in
 from strandline.storage.indexed_segment import IndexedSegment
@@ -284,6 +285,20 @@ def test_a_segment_that_no_setting_gives_up(checked: Checked) -> None:
     assert log.retention.drop_below_start(0) == 1
     checked.act(1)
     assert "has dropped batch 4 of epoch 0" in checked.only("I-43").what
+
+
+def test_what_the_coordinator_of_share_groups_deletes_may_go_in_the_same_step(
+    checked: Checked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seed 118006352: its timer rang together with that of retention."""
+    monkeypatch.setattr(replica_rules, "SHARE_GROUP_STATE", AT.topic)
+    log = checked.replica(1).log
+    log.roller.roll(0)
+    checked.write()
+    log.retention.delete_records_to(Offset(5))
+    assert log.retention.drop_below_start(0) == 1
+    checked.act(1)
+    assert checked.found == []
 
 
 def test_a_segment_that_is_not_replicated_is_given_up(

@@ -10,6 +10,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from strandline.cluster.topic_names import SHARE_GROUP_STATE
 from strandline.config.topic import TopicConfig
 from strandline.replication.in_sync import Committed
 from strandline.sim.checkers.batches import Batch, Dropped
@@ -272,8 +273,11 @@ class ReplicaRules:
         """I-43: only replicated segments go, and only those that a setting does not keep.
 
         Each segment needs a reason of its own: one goes because enough bytes are left without it,
-        and the next, which may hold records of old, because of its age.
+        and the next, which may hold records of old, because of its age. What the coordinator of
+        share groups deletes by itself may go in the same step, when two timers ring together.
         """
+        is_pruned = model.at.topic == SHARE_GROUP_STATE
+        start = model.mark[LOG_START] if is_pruned else before[LOG_START]
         first = model.mark[FIRST_BASE]
         config = model.log.config
         if first > model.mark[HIGH_WATERMARK]:
@@ -286,7 +290,7 @@ class ReplicaRules:
         left = model.log.segments.size_bytes
         for segment in reversed(_segments_of(model, removed)):
             last = segment[-1].batch
-            if last.next_offset > before[LOG_START]:
+            if last.next_offset > start:
                 problem = _reason_to_keep(config, segment, left, now_ms)
                 if problem is not None:
                     self._findings.add(
