@@ -19,10 +19,11 @@ from strandline.records.builder import build_control_batch
 from strandline.records.codec import Codec
 from strandline.records.control import ControlType, EndTransactionMarker
 from strandline.storage import log_appender
-from strandline.storage.files import NoRoom
+from strandline.storage.files import NoRoom, OutOfHandles
 from strandline.storage.log import Log
 from strandline.storage.log_appender import AppendResult, UnexpectedOffset
 from strandline.storage.memory_files import MemoryFiles
+from strandline.storage.segment import Segment
 from strandline.storage.tail import BATCHES_KEPT, Tail
 from strandline.types import LeaderEpoch, Offset, ProducerEpoch, ProducerId
 from tests.storage.conftest import World
@@ -102,6 +103,23 @@ def test_r15_memory_that_runs_out_behind_a_write_fails_the_log_until_it_is_loade
     log = world.kill(log)
     append(log, b"c", log.log_end_offset)
     assert kit.records(log) == [(0, b"a"), (1, b"b"), (2, b"c")]
+
+
+def test_a_log_that_could_not_begin_anew_begins_there_when_it_is_loaded_again(
+    world: Any, kit: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seed 118008656: loaded where it began before, it took offsets that were given already."""
+    log = world.create()
+    kit.append(log, b"a", b"b", epoch=1)
+
+    def cannot_open(*_: object) -> Segment:
+        raise OutOfHandles("Too many open files.")
+
+    monkeypatch.setattr(Segment, "create", cannot_open)
+    with pytest.raises(OutOfHandles):
+        log.truncation.truncate_fully_and_start_at(Offset(5), kit.now_ms)
+    assert log.health.may_reload
+    assert log.log_start_offset == 5
 
 
 def run_out_of_memory(*_: object, **__: object) -> None:

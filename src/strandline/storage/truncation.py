@@ -83,9 +83,16 @@ class Truncation:
     def truncate_fully_and_start_at(
         self, offset: Offset, now_ms: int, log_start_offset: Offset | None = None
     ) -> None:
-        """Remove everything and go on with an empty log at `offset`."""
+        """Remove everything and go on with an empty log at `offset`.
+
+        If that breaks off, some of the files are gone. A log that is loaded again from what is left
+        (`LogHealth.may_reload`) must not pass for one that ends there: it begins where it was to,
+        as everything in front of that was given up.
+        """
         self._health.check_usable()
-        self._offsets.begin_truncation()
+        offsets = self._offsets
+        start = offset if log_start_offset is None else log_start_offset
+        offsets.begin_truncation()
         try:
             self._drop_segments(self._segments.all, now_ms)
             new = Segment.create(
@@ -99,10 +106,10 @@ class Truncation:
             self._producers.truncate_fully_and_start_at(offset)
         except StorageError as error:
             self._health.fail(f"The truncation of everything failed: {error}", error)
+            offsets.move_start_to(max(start, offsets.log_start_offset))
             raise
         new.synced_names = True
-        offsets = self._offsets
-        offsets.move_start_to(offset if log_start_offset is None else log_start_offset)
+        offsets.move_start_to(start)
         offsets.lower_high_watermark_to(
             min(max(offsets.high_watermark, offsets.log_start_offset), offset)
         )
