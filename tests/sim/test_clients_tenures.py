@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from types import SimpleNamespace
 from typing import cast
 
@@ -17,7 +18,9 @@ from strandline.types import TopicPartition
 class NoCoordinator:
     """A cluster in which a member knows no coordinator."""
 
-    router = SimpleNamespace(coordinator=lambda group: None)
+    def __init__(self) -> None:
+        self.router = SimpleNamespace(coordinator=lambda group: None)
+        self.counters: Counter[str] = Counter()
 
 
 T0, T1 = (TopicPartition("t", number) for number in range(2))
@@ -115,8 +118,29 @@ def test_an_answer_from_while_a_group_was_made_anew_may_be_of_either() -> None:
     assert anew > 0
     tenures.owned(anew + 2, "b", [T0])
     assert tenures.base(3, "a", [], 3) is None
-    assert tenures.base(2, "a", [], 3) == anew  # the group before had come further
+    assert tenures.base(2, "a", [], 3) is None  # or of one that was made after both
     assert tenures.base(3, "a", [], tenures.newest_epoch) == anew
+
+
+def test_a_member_that_joins_before_it_hears_that_it_is_none_may_be_in_another_group() -> None:
+    """Seed 118011085: it joined the group that was made anew under its old id and generation."""
+    watch = GroupWatch(Schedule())
+    watch.has_epochs("g")
+    member = WatchedMember(watch, "g", cast("Cluster", NoCoordinator()))
+    who = Membership("g", None, "a", 2)
+    member.joining(who)
+    member.synced(who, "", [T0])
+    tenures = watch.tenures("g")
+    assert tenures is not None
+    anew = tenures.base(2, "b", [T0], 2) or 0
+    watch.owned("g", anew + 2, "b", [T0])
+    member.joining(who)
+    member.refused("UNKNOWN_MEMBER_ID")
+    member.synced(who, "", [])
+    assert member.standing(who, T0) == Standing(NONE, anew + 2)
+    member.synced(Membership("g", None, "a", 3), "", [T0])
+    assert member.standing(Membership("g", None, "a", 3), T0) == Standing(anew + 3, anew + 3)
+    assert watch.findings == []
 
 
 def test_a_member_of_which_it_is_not_known_in_which_group_it_is_is_not_judged() -> None:

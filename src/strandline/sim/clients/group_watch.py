@@ -24,6 +24,7 @@ from strandline.client.consumer_group.assignment import OwnedPartition
 from strandline.client.consumer_protocol import NO_GENERATION
 from strandline.client.group_observer import MemberObserver
 from strandline.client.group_requests import Committed, Membership
+from strandline.errors import ErrorCode
 from strandline.sim.clients.client import Finding
 from strandline.sim.clients.cluster import Cluster
 from strandline.sim.clients.tenures import NONE, Standing, Tenures, epoch_of
@@ -335,7 +336,10 @@ class WatchedMember(MemberObserver):
             )
 
     def refused(self, code: str) -> None:
-        """See `MemberObserver`."""
+        """See `MemberObserver`. A member that is not known may have asked to join already, under
+        its old id: which group took it in is not known before it is told more."""
+        if code == ErrorCode.UNKNOWN_MEMBER_ID.name:
+            self._base_of = ""
         self._cluster.counters[f"group {code}"] += 1
 
 

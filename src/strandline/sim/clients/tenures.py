@@ -50,16 +50,17 @@ class Tenures:
         A member that joins is told no epoch before that, and in that one itself nothing that
         another member owns: else the group was made anew. If it was not, the other member will
         commit, and be found out. None if the group was made anew while the member asked: its answer
-        may be of either group.
+        may be of either group, or of one that was made after both.
         """
         base = max(newest_before, 0) // _MADE_ANEW * _MADE_ANEW
+        if self.newest_epoch >= base + _MADE_ANEW:
+            return None
         number = base + epoch
         is_anew = number < newest_before or (
             number == newest_before
             and any(self._owners.get(at, {}).get(number, member) != member for at in owned)
         )
-        base += _MADE_ANEW if is_anew else 0
-        return base if base >= self.newest_epoch // _MADE_ANEW * _MADE_ANEW else None
+        return base + _MADE_ANEW if is_anew else base
 
     def owned(
         self, epoch: int, member: str, owned: Iterable[TopicPartition]
