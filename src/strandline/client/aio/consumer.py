@@ -15,12 +15,11 @@ from strandline.client.aio.group_consumer import (
 )
 from strandline.client.api.consumer import ConsumerRecord, position_in, record_of, records_in
 from strandline.client.api.refusals import (
+    ConsumerUse,
     check_assigned,
-    closed,
     has_assignment,
     has_subscription,
     needed_group,
-    nothing_to_read,
 )
 from strandline.client.api.settings import reading_of
 from strandline.client.arguments import by_partition, several, several_partitions
@@ -67,9 +66,7 @@ class AsyncConsumer:
         self._fetcher = AsyncFetcher(self._cluster, reading.fetch, self._reset)
         self._member_settings = reading.member
         self._member: AsyncGroupConsumer | None = None
-        self._assigns = False
-        """Whether `assign` was called, be it with no partitions."""
-        self._is_closed = False
+        self._use = ConsumerUse()
 
     async def __aenter__(self) -> Self:
         return self
@@ -105,7 +102,7 @@ class AsyncConsumer:
         classic protocol; `TypeError` for one name that is not in a list.
         """
         wanted = several(topics, "Topics")
-        self._check_open()
+        self._use.check_open()
         needed_group(self._group)
         if self._member is None and self._fetcher.offsets:
             raise has_assignment()
@@ -116,6 +113,7 @@ class AsyncConsumer:
                 assigned=on_assigned, revoked=on_revoked, lost=on_lost
             )
             self._member.subscribe(wanted, listener, pattern=pattern)
+            self._use.reads = True
 
     async def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read these partitions from now on, and no others.
@@ -124,12 +122,12 @@ class AsyncConsumer:
         Raises `ProtocolError`: OFFSET_OUT_OF_RANGE if that is `none`.
         """
         wanted = several_partitions(partitions)
-        self._check_open()
+        self._use.check_open()
         if self._member is not None:
             raise has_subscription()
         committed = await self.committed(wanted) if self._group else {}
         await self._fetcher.assign(first_starts(wanted, committed, self._reset))
-        self._assigns = True
+        self._use.reads = True
 
     @property
     def assignment(self) -> list[TopicPartition]:
@@ -174,7 +172,7 @@ class AsyncConsumer:
         `CorruptRecords`, a `StrandlineError`, for bytes that are not records; `TypeError` for a
         time that is no whole number: other clients count in seconds.
         """
-        self._check_reading()
+        self._use.check_reading()
         reader = self._member or self._fetcher
         return records_in(await reader.poll(index(timeout_ms)))
 
@@ -185,19 +183,10 @@ class AsyncConsumer:
         and what is committed are behind that record, not behind all that has been fetched.
         """
         while True:
-            self._check_reading()
+            self._use.check_reading()
             reader = self._member or self._fetcher
             partition, record = await reader.next_record()
             yield record_of(partition, record)
-
-    def _check_open(self) -> None:
-        if self._is_closed:
-            raise closed("consumer")
-
-    def _check_reading(self) -> None:
-        self._check_open()
-        if self._member is None and not self._assigns:
-            raise nothing_to_read()
 
     # -- Offsets -----------------------------------------------------------------------------
 
@@ -257,7 +246,7 @@ class AsyncConsumer:
 
     async def close(self) -> None:
         """Leave the group, committing with `enable.auto.commit`, and close all connections."""
-        self._is_closed = True
+        self._use.is_closed = True
         try:
             if self._member is not None:
                 await self._member.close()

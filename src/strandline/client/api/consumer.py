@@ -7,12 +7,11 @@ from operator import index
 from typing import Final, NamedTuple, Self
 
 from strandline.client.api.refusals import (
+    ConsumerUse,
     check_assigned,
-    closed,
     has_assignment,
     has_subscription,
     needed_group,
-    nothing_to_read,
 )
 from strandline.client.api.settings import reading_of
 from strandline.client.arguments import by_partition, several, several_partitions
@@ -111,9 +110,7 @@ class Consumer:
         self._fetch = reading.fetch
         self._member_settings = reading.member
         self._member: GroupConsumer | None = None
-        self._assigns = False
-        """Whether `assign` was called, be it with no partitions."""
-        self._is_closed = False
+        self._use = ConsumerUse()
 
     def __enter__(self) -> Self:
         return self
@@ -149,7 +146,7 @@ class Consumer:
         `TypeError` for one name that is not in a list.
         """
         wanted = several(topics, "Topics")
-        self._check_open()
+        self._use.check_open()
         needed_group(self._group)
         if self._consumer.positions:
             raise has_assignment()
@@ -162,6 +159,7 @@ class Consumer:
                 lost=on_lost or nothing,
             )
             self._member.subscribe(wanted, listener, pattern=pattern)
+            self._use.reads = True
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read these partitions from now on, and no others.
@@ -170,12 +168,12 @@ class Consumer:
         Raises `ProtocolError`: OFFSET_OUT_OF_RANGE if that is `none`.
         """
         wanted = several_partitions(partitions)
-        self._check_open()
+        self._use.check_open()
         if self._member is not None:
             raise has_subscription()
         committed = self.committed(wanted) if self._group else {}
         self._consumer.assign(first_starts(wanted, committed, self._reset))
-        self._assigns = True
+        self._use.reads = True
 
     @property
     def assignment(self) -> list[TopicPartition]:
@@ -223,7 +221,7 @@ class Consumer:
         `CorruptRecords`, a `StrandlineError`, for bytes that are not records; `TypeError` for a
         time that is no whole number: other clients count in seconds.
         """
-        self._check_reading()
+        self._use.check_reading()
         return records_in(self._reader.poll(index(timeout_ms)))
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
@@ -237,19 +235,10 @@ class Consumer:
         and what is committed are behind that record, not behind all that has been fetched.
         """
         while True:
-            self._check_reading()
+            self._use.check_reading()
             found = self._reader.next_record(_ITERATION_MS)
             if found is not None:
                 yield record_of(*found)
-
-    def _check_open(self) -> None:
-        if self._is_closed:
-            raise closed("consumer")
-
-    def _check_reading(self) -> None:
-        self._check_open()
-        if self._member is None and not self._assigns:
-            raise nothing_to_read()
 
     # -- Offsets -----------------------------------------------------------------------------
 
@@ -303,7 +292,7 @@ class Consumer:
     def close(self) -> None:
         """Leave the group, committing with `enable.auto.commit`, and close all connections."""
         member, self._member = self._member, None
-        self._is_closed = True
+        self._use.is_closed = True
         try:
             if member is not None:
                 member.close()

@@ -34,14 +34,30 @@ def closed(what: str) -> ProtocolError:
     return ProtocolError(ErrorCode.INVALID_REQUEST, f"The {what} is closed.")
 
 
-def nothing_to_read() -> ProtocolError:
-    """What a consumer raises that reads nothing, so that no record would ever come."""
-    return ProtocolError(
-        ErrorCode.INVALID_REQUEST, "The consumer reads nothing: call subscribe or assign before."
-    )
-
-
 def check_assigned(partition: TopicPartition, assignment: Iterable[TopicPartition]) -> None:
     """Raise `ProtocolError` unless the partition is assigned."""
     if partition not in assignment:
         raise ProtocolError(ErrorCode.INVALID_REQUEST, f"Partition {partition} is not assigned.")
+
+
+class ConsumerUse:
+    """Whether a consumer may still be used, and whether it was told what to read."""
+
+    def __init__(self) -> None:
+        self.is_closed = False
+        self.reads = False
+        """Whether `subscribe` or `assign` was called, be it with nothing."""
+
+    def check_open(self) -> None:
+        """Raise `ProtocolError` for a consumer that is closed."""
+        if self.is_closed:
+            raise closed("consumer")
+
+    def check_reading(self) -> None:
+        """Raise `ProtocolError` also for one that reads nothing: no record would ever come."""
+        self.check_open()
+        if not self.reads:
+            raise ProtocolError(
+                ErrorCode.INVALID_REQUEST,
+                "The consumer reads nothing: call subscribe or assign before.",
+            )
