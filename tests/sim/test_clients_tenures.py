@@ -137,7 +137,6 @@ def test_a_member_that_joins_before_it_hears_that_it_is_none_may_be_in_another_g
     member.joining(who)
     member.refused("UNKNOWN_MEMBER_ID")
     member.synced(who, "", [])
-    assert member.standing(who, T0) == Standing(NONE, anew + 2)
     member.synced(Membership("g", None, "a", 3), "", [T0])
     assert member.standing(Membership("g", None, "a", 3), T0) == Standing(anew + 3, anew + 3)
     assert watch.findings == []
