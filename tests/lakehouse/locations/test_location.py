@@ -95,6 +95,16 @@ def test_tasks_are_told_where_a_store_is_and_never_its_keys(
     assert public_settings()["AWS_PROFILE"] == "lake"
 
 
+def test_a_duration_is_no_status() -> None:
+    """As the client of the store says it: 403 milliseconds and 503, Service Unavailable."""
+    error = OSError(
+        "Error performing PUT http://127.0.0.1:401/lake/t in 403.935281ms, after 3 retries - "
+        "Server returned non-2xx status code: 503 Service Unavailable"
+    )
+    said = sentence(Location.parse("s3://lake/t"), "read", error)
+    assert "the store is too busy, or broken" in said
+
+
 def test_a_text_of_a_library_that_says_nothing_known_is_passed_on() -> None:
     place = Location.parse("s3://lake/t")
     assert sentence(place, "read", OSError("odd\n thing")) == (

@@ -65,11 +65,20 @@ _CAUSES: Final = (
 )
 
 
+_NO_STATUS: Final = re.compile(r"https?://\S+|\d+(?:\.\d+)?(?:ns|us|µs|ms|s)\b")
+
+
+def without_measures(text: str) -> str:
+    """The text of an error without addresses and durations: 403.9 ms are no status."""
+    return _NO_STATUS.sub("", text)
+
+
 def sentence(location: Location, what: str, error: BaseException) -> str:
     """Why something could not be done to a location: one sentence, and what helps."""
     text = str(error)
+    told = without_measures(text)
     for pattern, cause in _CAUSES:
-        if re.search(pattern, text):
+        if re.search(pattern, told):
             return f"{location} could not be {what}: {cause.format(bucket=location.authority)}"
     line = " ".join(text.split())
     return f"{location} could not be {what}: {line[:_LONGEST]}."
