@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from strandline.sim.checkers import checkers
 from tests.sim.checked_world import AT, Checked
 from tests.sim.mutants import mutated
 
@@ -57,12 +58,16 @@ def test_a_leader_that_cannot_reach_the_store_keeps_a_laggard(checked: Checked) 
     assert checked.found == []
 
 
-def test_of_a_time_in_which_it_did_not_look_nothing_is_known(checked: Checked) -> None:
+def test_of_a_time_in_which_it_did_not_look_nothing_is_known(
+    checked: Checked, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Seed 105011452: the store may have been away all that time."""
     with mutated("laggards-leave"):
         leave_behind(checked, 1_000)
         checked.checkers._steps = -1_000_000  # no look comes by itself
-        checked.world.run_for(5_000)
+        with monkeypatch.context() as patch:
+            patch.setattr(checkers, "LOOK_US", 1 << 60)
+            checked.world.run_for(5_000)
         checked.checkers.sweep()
         assert checked.found == []
         leave_behind(checked, 1_000)

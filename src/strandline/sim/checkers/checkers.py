@@ -22,7 +22,7 @@ from strandline.sim.checkers.crash_recovery_check import CrashRecoveryCheck
 from strandline.sim.checkers.ending_rules import EndingRules
 from strandline.sim.checkers.hosting import Hosting
 from strandline.sim.checkers.invariants import BUG
-from strandline.sim.checkers.lag_rules import GAP_US, LagRules
+from strandline.sim.checkers.lag_rules import GAP_US, LOOK_US, LagRules
 from strandline.sim.checkers.marks import mark_of
 from strandline.sim.checkers.partition_model import PartitionModel
 from strandline.sim.checkers.recovery_rules import LastKnownState
@@ -132,6 +132,8 @@ class Checkers:
         self._steps += 1
         if self._steps >= SWEEP_STEPS:
             self.sweep()
+        elif self._world.schedule.now_us - self._lag.looked_us >= LOOK_US:
+            self._lag.check(self._hostings)
         hosting = self._hostings.get(machine.broker_id)
         if hosting is not None:
             self._look(machine, hosting)

@@ -35,6 +35,8 @@ GAP_US: Final = 500_000
 """A broker that has handled no event for so long was busy, or was not there."""
 _SLACK_US: Final = 1_500_000
 """For a proposal: connections that broke, writes to the store that were lost, timers that wait."""
+LOOK_US: Final = 1_000_000
+"""How often to look at the least, if anything happens: of longer times nothing is known."""
 _APPENDS_MIN: Final = 10
 """So many growths of a leader's log, spread over all the time, show that a follower keeps up."""
 
@@ -55,12 +57,13 @@ class LagRules:
         """Under which broker epoch each was registered when it was last looked at."""
         self._controller: tuple[BrokerId, int] | None = None
         self._controller_since_us = 0
-        self._looked_us = 0
+        self.looked_us = 0
+        """When this was last looked at."""
 
     def check(self, hostings: Mapping[BrokerId, Hosting]) -> None:
         """A sweep: look at the conditions, then at every leader of the store's states."""
         now_us = self._world.schedule.now_us
-        former_us, self._looked_us = self._looked_us, now_us
+        former_us, self.looked_us = self.looked_us, now_us
         for broker, hosting in hostings.items():
             self._look_at(broker, hosting, now_us)
             if now_us - former_us > _SLACK_US:  # a quiet time: anything may have been broken in it
