@@ -180,10 +180,8 @@ FOLLOWING: Final = (
     Mutant(
         "answers-to-the-last-question",
         "An answer to a question that is not the last one is not used (F-28, KAFKA-6361).",
-        (),
+        ("I-49", "I-50"),
         patch(FetchedPartition, _judge=_as_if_asked_now, is_asked_by=yes),
-        "the next fetch compares what a late answer has brought, and what does not fit is refused: "
-        "see answers-that-fit",
     ),
     Mutant(
         "answers-that-fit",
