@@ -16,6 +16,7 @@ from tests.client.conftest import BrokerThread
 from tests.client.test_api import PATIENCE_MS, read, settings, write
 
 NAMES = r"Topics are several names: \['ab'\], not 'ab'\."
+ASKED_OF_PARTITIONS = ("assign", "beginning_offsets", "end_offsets", "committed")
 PARTITION = r"A partition is a TopicPartition\('orders', 0\), not "
 
 
@@ -68,25 +69,15 @@ def test_partitions_are_several_and_have_a_topic(
 ) -> None:
     mine = settings(broker, group_id="g")
     with strandline.Consumer(mine) as consumer:
-        for call in (
-            consumer.assign,
-            consumer.beginning_offsets,
-            consumer.end_offsets,
-            consumer.committed,
-        ):
+        for name in ASKED_OF_PARTITIONS:
             with pytest.raises(TypeError, match=sentence):
-                call(given)
+                getattr(consumer, name)(given)
 
     async def work() -> None:
         async with strandline.AsyncConsumer(mine) as consumer:
-            for call in (
-                consumer.assign,
-                consumer.beginning_offsets,
-                consumer.end_offsets,
-                consumer.committed,
-            ):
+            for name in ASKED_OF_PARTITIONS:
                 with pytest.raises(TypeError, match=sentence):
-                    await call(given)
+                    await getattr(consumer, name)(given)
 
     asyncio.run(work())
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 from strandline.client.cluster import ClusterClient
 from strandline.client.consumer import Consumer
@@ -35,6 +35,8 @@ from strandline.client.start import STARTS, Start
 from strandline.errors import ProtocolError
 from strandline.records.record import Record
 from strandline.types import Offset, TopicPartition
+
+T = TypeVar("T")
 
 _SLICE_MS: Final = 250
 """So long at most records are waited for before the group is looked at again."""
@@ -150,29 +152,22 @@ class GroupConsumer:
         others. Raises `ProtocolError`: what `Consumer.poll` does, and what ends the membership
         (FENCED_INSTANCE_ID, GROUP_AUTHORIZATION_FAILED, INVALID_SESSION_TIMEOUT...).
         """
-        deadline_ms = self._now_ms() + timeout_ms
-        while True:
-            thread = self._turn()
-            left_ms = max(0, deadline_ms - self._now_ms())
-            if self._consumer.partitions:
-                fetched = self._consumer.poll(min(left_ms, _SLICE_MS))
-                if fetched:
-                    return fetched
-            else:
-                self._handle_events(thread, left_ms)
-            if self._now_ms() >= deadline_ms:
-                return []
+        return self._first(self._consumer.poll, timeout_ms) or []
 
     def next_record(self, timeout_ms: int) -> tuple[TopicPartition, Record] | None:
         """The record that comes first within the time; None if none does. All before it count as
         read. Raises as `poll`."""
+        return self._first(self._consumer.next_record, timeout_ms)
+
+    def _first(self, read: Callable[[int], T | None], timeout_ms: int) -> T | None:
+        """What can be read first within the time, while the group is looked after."""
         deadline_ms = self._now_ms() + timeout_ms
         while True:
             thread = self._turn()
             left_ms = max(0, deadline_ms - self._now_ms())
             if self._consumer.partitions:
-                found = self._consumer.next_record(min(left_ms, _SLICE_MS))
-                if found is not None:
+                found = read(min(left_ms, _SLICE_MS))
+                if found:
                     return found
             else:
                 self._handle_events(thread, left_ms)

@@ -11,7 +11,7 @@ from typing import Self
 from strandline.client.aio.cluster import AsyncClusterClient
 from strandline.client.aio.connection import now_ms
 from strandline.client.aio.sending import AsyncSender
-from strandline.client.api.refusals import closed
+from strandline.client.api.refusals import Use
 from strandline.client.api.settings import producing_of
 from strandline.client.delivery import Delivery, FlushResult
 from strandline.client.group_requests import Membership
@@ -47,13 +47,13 @@ class AsyncProducer:
         self._cluster = AsyncClusterClient(connecting.bootstrap, connecting.client)
         self._sender = AsyncSender(self._cluster, self._settings)
         self._outcomes = self._sender.outcomes
-        self._is_closed = False
+        self._use = Use("producer")
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *rest: object) -> None:
-        if self._is_closed:
+        if self._use.is_closed:
             return
         try:
             if self._sender.transactions is not None:
@@ -61,7 +61,7 @@ class AsyncProducer:
             elif kind is None:
                 (await self.flush()).raise_failure()
         finally:
-            self._is_closed = True
+            self._use.is_closed = True
             await self._sender.stop()
             await self._cluster.close()
 
@@ -78,7 +78,7 @@ class AsyncProducer:
         timestamp_ms: int | None = None,
     ) -> Delivery:
         """Give a record to the producer, as `Producer.send`; waits while the buffer is full."""
-        self._check_open()
+        self._use.check_open()
         if self._sender.transactions is not None:
             self._sender.transactions.check_open()
         if timestamp_ms is None:
@@ -122,7 +122,7 @@ class AsyncProducer:
 
         Takes `delivery.timeout.ms` at most. Raises nothing for records that failed.
         """
-        self._check_open()
+        self._use.check_open()
         self._sender.accumulator.close_all()
         self._sender.wake()
         while self._sender.has_work:
@@ -187,13 +187,9 @@ class AsyncProducer:
         if self._transactions.is_open:
             await self.abort()
 
-    def _check_open(self) -> None:
-        if self._is_closed:
-            raise closed("producer")
-
     @property
     def _transactions(self) -> TransactionManager:
-        self._check_open()
+        self._use.check_open()
         return needed(self._sender.transactions)
 
     async def _settled(self, transactions: TransactionManager, call: str) -> None:

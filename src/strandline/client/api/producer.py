@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Self
 
-from strandline.client.api.refusals import closed
+from strandline.client.api.refusals import Use
 from strandline.client.api.settings import producing_of
 from strandline.client.cluster import ClusterClient
 from strandline.client.delivery import Delivery, FlushResult
@@ -52,13 +52,13 @@ class Producer:
         self._cluster = ClusterClient(connecting.bootstrap, connecting.client)
         self._producer = BatchingProducer(self._cluster, producing)
         self._is_transactional = producing.transactional_id is not None
-        self._is_closed = False
+        self._use = Use("producer")
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
-        if self._is_closed:
+        if self._use.is_closed:
             return
         try:
             if self._is_transactional:
@@ -66,15 +66,14 @@ class Producer:
             elif kind is None:
                 self.flush().raise_failure()
         finally:
-            self._is_closed = True
+            self._use.is_closed = True
             self._cluster.close()
 
     @property
     def _open(self) -> BatchingProducer:
         """Raises `ProtocolError` (INVALID_REQUEST) for a producer that was closed: what it is given
         would not be written."""
-        if self._is_closed:
-            raise closed("producer")
+        self._use.check_open()
         return self._producer
 
     def send(

@@ -40,18 +40,26 @@ def check_assigned(partition: TopicPartition, assignment: Iterable[TopicPartitio
         raise ProtocolError(ErrorCode.INVALID_REQUEST, f"Partition {partition} is not assigned.")
 
 
-class ConsumerUse:
-    """Whether a consumer may still be used, and whether it was told what to read."""
+class Use:
+    """Whether a client may still be used, called `what` in its refusals."""
 
-    def __init__(self) -> None:
+    def __init__(self, what: str) -> None:
         self.is_closed = False
-        self.reads = False
-        """Whether `subscribe` or `assign` was called, be it with nothing."""
+        self._what = what
 
     def check_open(self) -> None:
-        """Raise `ProtocolError` for a consumer that is closed."""
+        """Raise `ProtocolError` for a client that is closed."""
         if self.is_closed:
-            raise closed("consumer")
+            raise closed(self._what)
+
+
+class ConsumerUse(Use):
+    """Also whether a consumer was told what to read."""
+
+    def __init__(self) -> None:
+        super().__init__("consumer")
+        self.reads = False
+        """Whether `subscribe` or `assign` was called, be it with nothing."""
 
     def check_reading(self) -> None:
         """Raise `ProtocolError` also for one that reads nothing: no record would ever come."""

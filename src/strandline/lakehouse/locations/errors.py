@@ -7,7 +7,7 @@ is missing can mostly be told from a word in them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import ClassVar, Final
 
@@ -68,18 +68,21 @@ _CAUSES: Final = (
 _NO_STATUS: Final = re.compile(r"https?://\S+|\d+(?:\.\d+)?(?:ns|us|µs|ms|s)\b")
 
 
-def without_measures(text: str) -> str:
-    """The text of an error without addresses and durations: 403.9 ms are no status."""
-    return _NO_STATUS.sub("", text)
+def cause_in(text: str, causes: Iterable[tuple[str, str]]) -> str | None:
+    """What is said of the first pattern that is in the text of an error; None if none is.
+
+    Addresses and durations do not count: 403.9 ms are no status.
+    """
+    told = _NO_STATUS.sub("", text)
+    return next((cause for pattern, cause in causes if re.search(pattern, told)), None)
 
 
 def sentence(location: Location, what: str, error: BaseException) -> str:
     """Why something could not be done to a location: one sentence, and what helps."""
     text = str(error)
-    told = without_measures(text)
-    for pattern, cause in _CAUSES:
-        if re.search(pattern, told):
-            return f"{location} could not be {what}: {cause.format(bucket=location.authority)}"
+    cause = cause_in(text, _CAUSES)
+    if cause is not None:
+        return f"{location} could not be {what}: {cause.format(bucket=location.authority)}"
     line = " ".join(text.split())
     return f"{location} could not be {what}: {line[:_LONGEST]}."
 

@@ -7,7 +7,7 @@ everything is 0 seconds behind, however long ago the last record came.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from strandline.client.cluster import ClusterClient
@@ -35,14 +35,29 @@ class Lag:
 def lag_of(
     cluster: ClusterClient, frontier: Mapping[TopicPartition, Offset], isolation: Isolation
 ) -> Lag:
-    """What lies between the frontier and the ends of the partitions. Raises `ProtocolError`.
+    """What lies between the frontier and the ends of the partitions. Raises `ProtocolError`."""
+    return lag_before(cluster, ends_of(cluster, frontier, isolation), frontier, isolation)
+
+
+def ends_of(
+    cluster: ClusterClient, partitions: Iterable[TopicPartition], isolation: Isolation
+) -> dict[TopicPartition, Offset]:
+    """Where the partitions end for a reader of that isolation. Raises `ProtocolError`."""
+    found = list_offsets(cluster, dict.fromkeys(partitions, LATEST), isolation)
+    return {partition: end.offset for partition, end in found.items()}
+
+
+def lag_before(
+    cluster: ClusterClient,
+    ends: Mapping[TopicPartition, Offset],
+    frontier: Mapping[TopicPartition, Offset],
+    isolation: Isolation,
+) -> Lag:
+    """What lies between the frontier and these ends.
 
     Offsets are counted: markers of transactions, and what compaction removed, count as records.
     """
-    ends = list_offsets(cluster, dict.fromkeys(frontier, LATEST), isolation)
-    behind = {
-        partition: max(0, ends[partition].offset - offset) for partition, offset in frontier.items()
-    }
+    behind = {partition: max(0, ends[partition] - offset) for partition, offset in frontier.items()}
     missing = {partition: frontier[partition] for partition, count in behind.items() if count}
     oldest_ms = _oldest_timestamp(cluster, missing, isolation) if missing else None
     seconds: float | None = 0.0 if not missing else None

@@ -9,12 +9,10 @@ from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
 from strandline.client.cluster import ClusterClient
-from strandline.client.fetching import Isolation
-from strandline.client.metadata import TopicInfo
-from strandline.client.offsets import EARLIEST, LATEST, list_offsets
+from strandline.client.offsets import EARLIEST, list_offsets
 from strandline.errors import ProtocolError
 from strandline.lakehouse.pipeline.errors import LogReplaced
-from strandline.lakehouse.pipeline.lag import Lag, lag_of
+from strandline.lakehouse.pipeline.lag import Lag, ends_of, lag_before
 from strandline.lakehouse.pipeline.options import isolation_of
 from strandline.lakehouse.pipeline.start_offsets import LogFacts, check_same_logs
 from strandline.lakehouse.tables.backend import DataFile
@@ -69,33 +67,19 @@ def progress_of(client: ClusterClient, spec: TableSpec, state: TableState) -> Pr
     try:
         topics = [client.topic(name) for name in spec.topics]
         there = {TopicPartition(each.name, number) for each in topics for number in each.partitions}
-        _check_logs(client, topics, state, isolation)
         absent = dict.fromkeys(sorted(there - reached.keys()), EARLIEST)
         for partition, first in list_offsets(client, absent, isolation).items():
             reached[partition] = (first.offset, first.offset)
         frontier = {each: Offset(end) for each, (_, end) in reached.items()}
-        return Progress(reached, lag_of(client, frontier, isolation), None)
+        ends = ends_of(client, frontier, isolation)
+        # Where leader epochs end is not asked for: a run does that before it goes on.
+        ids = {each.name: each.topic_id for each in topics if each.topic_id != NO_TOPIC_ID}
+        check_same_logs(state.frontiers, LogFacts(topic_ids=ids, earliest={}, latest=ends))
+        return Progress(reached, lag_before(client, ends, frontier, isolation), None)
     except ProtocolError as error:
         return Progress(reached, None, error.message or error.code.name)
     except (TopicRecreated, LogReplaced) as error:
         return Progress(reached, None, str(error))
-
-
-def _check_logs(
-    client: ClusterClient, topics: Sequence[TopicInfo], state: TableState, isolation: Isolation
-) -> None:
-    """That the table's offsets are those of today's logs. Raises `TopicRecreated`, `LogReplaced`,
-    `ProtocolError`.
-
-    Where leader epochs end is not asked for: a run does that before it goes on.
-    """
-    latest = list_offsets(client, dict.fromkeys(sorted(state.frontiers), LATEST), isolation)
-    facts = LogFacts(
-        topic_ids={each.name: each.topic_id for each in topics if each.topic_id != NO_TOPIC_ID},
-        earliest={},
-        latest={partition: found.offset for partition, found in latest.items()},
-    )
-    check_same_logs(state.frontiers, facts)
 
 
 def held_in(store: TableStore) -> dict[str, Held]:

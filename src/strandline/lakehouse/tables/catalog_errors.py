@@ -5,14 +5,13 @@ Each kind of catalog has the errors of its own client: HTTP, SQL, Thrift, Amazon
 
 from __future__ import annotations
 
-import re
 from importlib.util import find_spec
 from typing import Final
 
 from pyiceberg.exceptions import OAuthError, RESTError
 from sqlalchemy.exc import SQLAlchemyError
 
-from strandline.lakehouse.locations.errors import sentence, without_measures
+from strandline.lakehouse.locations.errors import cause_in, sentence
 from strandline.lakehouse.locations.location import Location
 from strandline.lakehouse.tables.catalogs import CatalogEntry
 
@@ -59,9 +58,8 @@ def trouble(entry: CatalogEntry, directory: Location, error: Exception) -> str:
     text = f"{type(error).__name__}: {error}"
     if "AWS Error" in text or "Bucket" in text:
         return sentence(directory, "read or written", error)
-    told = without_measures(text)
-    for pattern, cause in _CAUSES:
-        if re.search(pattern, told):
-            return f"The table {'.'.join(entry.name)}: {entry.shown} {cause}."
+    cause = cause_in(text, _CAUSES)
+    if cause is not None:
+        return f"The table {'.'.join(entry.name)}: {entry.shown} {cause}."
     line = " ".join(text.split())[:_LONGEST]
     return f"The table {'.'.join(entry.name)} in {entry.shown}: {line}."

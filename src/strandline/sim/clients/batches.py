@@ -163,11 +163,12 @@ class ProducedPartition:
         """The offset behind the batch with the number before, if that was acknowledged, or the one
         before that; 0 if none was."""
         identity = batch.identity
+        if identity is None:
+            return 0
         before = {
             other.base_sequence: offset
             for (topic_id, other), offset in self.written.items()
-            if identity is not None
-            and topic_id == batch.topic_id
+            if topic_id == batch.topic_id
             and (other.producer_id, other.epoch) == (identity.producer_id, identity.epoch)
             and other.base_sequence < identity.base_sequence
         }
