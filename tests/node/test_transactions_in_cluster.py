@@ -81,6 +81,17 @@ class Transactions:
         answer = produced(self.world.leader_of("t").connect().ask(request, version))
         return ErrorCode(answer.error_code)
 
+    def add(self) -> ErrorCode:
+        """Let the partition join, as a client of version 1."""
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=ID,
+            v3_and_below_producer_id=self.producer_id,
+            v3_and_below_producer_epoch=self.epoch,
+            v3_and_below_topics=[AddPartitionsToTxnTopic(name="t", partitions=[0])],
+        )
+        [topic] = self.coordinator.connect().ask(request, 3).results_by_topic_v3_and_below
+        return ErrorCode(topic.results_by_partition[0].partition_error_code)
+
     def end(self, *, commit: bool, version: int = 5) -> ErrorCode:
         request = EndTxnRequest(
             transactional_id=ID,
@@ -140,19 +151,24 @@ def test_version_1_writes_only_where_it_said_it_would(transactions: Transactions
     """A client that did not add the partition is refused; its transaction would hang."""
     assert transactions.write(b"a", 0, VERSION_1) is ErrorCode.TRANSACTION_ABORTABLE
     assert transactions.write(b"a", 0, VERSION_1 - 1) is ErrorCode.INVALID_TXN_STATE
-    request = AddPartitionsToTxnRequest(
-        v3_and_below_transactional_id=ID,
-        v3_and_below_producer_id=transactions.producer_id,
-        v3_and_below_producer_epoch=transactions.epoch,
-        v3_and_below_topics=[AddPartitionsToTxnTopic(name="t", partitions=[0])],
-    )
-    answer = transactions.coordinator.connect().ask(request, 3)
-    [topic] = answer.results_by_topic_v3_and_below
-    assert topic.results_by_partition[0].partition_error_code == ErrorCode.NONE
+    assert transactions.add() is ErrorCode.NONE
     assert transactions.write(b"a", 0, VERSION_1) is ErrorCode.NONE
     assert transactions.end(commit=True, version=4) is ErrorCode.NONE
     transactions.wait_for("CompleteCommit")
     assert transactions.epoch == 0
+
+
+def test_the_next_transaction_of_version_1_waits_for_the_markers_of_the_last_one(
+    transactions: Transactions,
+) -> None:
+    """Refused, a client would ask again after 20 ms (note 0053)."""
+    for number in range(5):
+        assert transactions.add() is ErrorCode.NONE
+        assert transactions.write(b"%d" % number, number, VERSION_1) is ErrorCode.NONE
+        assert transactions.end(commit=True, version=4) is ErrorCode.NONE
+        assert transactions.state == "PrepareCommit"
+    transactions.wait_for("CompleteCommit")
+    assert transactions.committed()[::2] == [b"0", b"1", b"2", b"3", b"4"]
 
 
 def test_a_producer_that_aborts_and_goes_on_does_not_keep_the_next_one_out(

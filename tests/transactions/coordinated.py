@@ -76,17 +76,21 @@ class Coordinated:
         self._do(self.coordinator.handle(Call(token, version, body), self.now))
         return self.answers.get(token)
 
+    @staticmethod
+    def initialization(
+        producer_id: int = -1, epoch: int = -1, timeout_ms: int = 60_000
+    ) -> InitProducerIdRequest:
+        return InitProducerIdRequest(
+            transactional_id=ID,
+            transaction_timeout_ms=timeout_ms,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+        )
+
     def initialize(
         self, producer_id: int = -1, epoch: int = -1, timeout_ms: int = 60_000
     ) -> InitProducerIdResponse:
-        response = self.ask(
-            InitProducerIdRequest(
-                transactional_id=ID,
-                transaction_timeout_ms=timeout_ms,
-                producer_id=producer_id,
-                producer_epoch=epoch,
-            )
-        )
+        response = self.ask(self.initialization(producer_id, epoch, timeout_ms))
         assert isinstance(response, InitProducerIdResponse)
         return response
 

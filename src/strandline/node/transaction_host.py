@@ -210,4 +210,5 @@ def transaction_settings(broker: BrokerConfig) -> TransactionSettings:
         abort_interval_ms=broker.transaction_abort_timed_out_transaction_cleanup_interval_ms,
         id_expiration_ms=broker.transactional_id_expiration_ms,
         expiry_interval_ms=broker.transaction_remove_expired_transaction_cleanup_interval_ms,
+        join_wait_max_ms=broker.add_partitions_to_txn_retry_backoff_max_ms,
     )

@@ -17,7 +17,7 @@ from typing import Final
 
 from strandline.errors import ErrorCode
 from strandline.transactions.shard import Change, Entry, Shard
-from strandline.transactions.transaction import PREPARED, Transaction
+from strandline.transactions.transaction import Transaction
 from strandline.types import Instant
 
 FINAL: Final = frozenset(
@@ -50,7 +50,7 @@ def refuse(
     entry = shard.entries.get(transactional_id)
     if entry is None or code not in FINAL or not _may_be_newer(entry.current, *producer):
         answer(code)
-    elif entry.is_pending or entry.current.state in PREPARED:
+    elif entry.is_busy:
         answer(ErrorCode.CONCURRENT_TRANSACTIONS)
     else:
         confirm(shard, entry, now, lambda error: answer(code if error is ErrorCode.NONE else error))

@@ -39,7 +39,7 @@ from strandline.transactions.listing import described, listed
 from strandline.transactions.producing import Joins, initialize, refused
 from strandline.transactions.settings import TransactionSettings
 from strandline.transactions.shard import Change, Entry, Shard, Surroundings
-from strandline.transactions.transaction import OPEN, PREPARED, VERSION_2, TransactionState
+from strandline.transactions.transaction import OPEN, VERSION_2, TransactionState
 from strandline.types import Instant, LeaderEpoch, ProducerEpoch, ProducerId, TopicPartition
 
 _NEXT_TURN_MS = 1
@@ -133,7 +133,7 @@ class TransactionCoordinator:
         for each partition."""
         self._outbox.expect(token)
         reply = partial(self._outbox.reply, token)
-        join(self._served, asked, partitions, VERSION_2, now, reply)
+        join(self._served, asked, partitions, VERSION_2, now, reply, may_wait=True)
         return self._outbox.drain()
 
     def confirms(
@@ -221,15 +221,15 @@ class TransactionCoordinator:
         """The monotonic time at which to call `tick`, or None: nothing is waiting for time."""
         surroundings = self._surroundings
         times: list[int | None] = [self._abort_at_ms, self._expire_at_ms] if self._owned else []
-        if surroundings.awaited:
-            times.append(next(iter(surroundings.awaited.values())))
+        if surroundings.awaited or surroundings.waiting:
+            times.append(surroundings.next_deadline())
         if surroundings.retrying:
             times += [shard.next_retry() for shard in surroundings.retrying]
         return min([at for at in times if at is not None], default=None)
 
     def tick(self, now: Instant) -> list[Effect]:
         """Time has passed."""
-        self._answer_late(now)
+        self._surroundings.answer_late(now)
         for shard in list(self._surroundings.retrying):
             shard.retry(now)
         if self._abort_at_ms is not None and self._abort_at_ms <= now.monotonic_ms:
@@ -240,13 +240,6 @@ class TransactionCoordinator:
             self._expire_at_ms = now.monotonic_ms + self._settings.expiry_interval_ms
             self._each(lambda shard: self._expire(shard, now))
         return self._outbox.drain()
-
-    def _answer_late(self, now: Instant) -> None:
-        surroundings = self._surroundings
-        for append_id, deadline_ms in list(surroundings.awaited.items()):
-            if deadline_ms > now.monotonic_ms:
-                break
-            surroundings.appending[append_id].answer_late(append_id, ErrorCode.REQUEST_TIMED_OUT)
 
     def _abort_overdue(self, now: Instant) -> bool:
         """End what takes too long; False: there is more, for the next turn."""
@@ -368,7 +361,7 @@ class TransactionCoordinator:
         """Whether a transaction here is being ended: its decision is being written, or its markers
         are."""
         return any(
-            entry.is_pending or entry.current.state in PREPARED
+            entry.is_busy
             for owned in self._owned.values()
             for entry in owned.shard.entries.values()
         )

@@ -3,6 +3,10 @@
 Clients name one transaction; brokers ask for several at once, of which each may lie in another
 partition of the state. This file knows the shape of the request and when it is answered. What
 becomes of a transaction is decided in `producing`.
+
+A client begins its next transaction when its last one is decided, which may be before the markers
+of that are written. Its request waits for them, see docs/design/0053-partitions-that-wait.md. What
+a broker asks does not wait: its other questions come over the same connection.
 """
 
 from __future__ import annotations
@@ -21,7 +25,7 @@ from strandline.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 from strandline.transactions.certainty import refuse
-from strandline.transactions.producing import Joins, Outcomes, add_partitions
+from strandline.transactions.producing import IsBusy, Joins, Outcomes, add_partitions
 from strandline.transactions.shard import Shard
 from strandline.transactions.transaction import VERSION_2
 from strandline.types import Instant, TopicPartition
@@ -37,11 +41,19 @@ def join(
     version: int,
     now: Instant,
     told: Callable[[Outcomes], None],
+    *,
+    may_wait: bool,
 ) -> None:
-    """Let partitions join one transaction, of that version, and have told what became of each."""
+    """Let partitions join one transaction, of that version, and have told what became of each.
+
+    `may_wait`: until the last transaction of the producer has ended.
+    """
 
     def refused(code: ErrorCode) -> None:
         told(dict.fromkeys(partitions, code))
+
+    def again(at: Instant) -> None:
+        join(served, asked, partitions, version, at, told, may_wait=False)
 
     try:
         shard = served(asked.transactional_id)
@@ -50,6 +62,11 @@ def join(
         return
     try:
         add_partitions(shard, asked, partitions, version, now, told)
+    except IsBusy as busy:
+        if may_wait and shard.settings.join_wait_max_ms:
+            shard.wait(busy.entry, now, again, refused)
+        else:
+            refused(busy.code)
     except ProtocolError as refusal:
         producer = asked.producer_id, asked.producer_epoch
         refuse(shard, asked.transactional_id, refusal.code, producer, now, refused)
@@ -83,7 +100,8 @@ class Joining:
     ) -> None:
         partitions = frozenset(_partitions(asked))
         version = VERSION_2 if self._is_batched else 0
-        join(served, asked, partitions, version, now, partial(self._told, index, asked))
+        told = partial(self._told, index, asked)
+        join(served, asked, partitions, version, now, told, may_wait=not self._is_batched)
 
     def _told(self, index: int, asked: AddPartitionsToTxnTransaction, outcomes: Outcomes) -> None:
         self._results[index] = _result(asked, outcomes)

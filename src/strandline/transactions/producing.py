@@ -120,6 +120,15 @@ def _next_identity(
     return current.raised(timeout_ms, expected, now.wall_ms)
 
 
+class IsBusy(ProtocolError):
+    """Partitions cannot join yet: the end of the producer's last transaction is under way, or
+    another change of the id is."""
+
+    def __init__(self, entry: Entry) -> None:
+        super().__init__(ErrorCode.CONCURRENT_TRANSACTIONS)
+        self.entry = entry
+
+
 class Joins(Protocol):
     """Whose transaction partitions are to join: part of a request, or a question of this broker."""
 
@@ -145,7 +154,7 @@ def add_partitions(
 ) -> None:
     """Let partitions join the transaction of a producer, or verify that they have joined.
 
-    Answered when the change is durable. Raises `ProtocolError`.
+    Answered when the change is durable. Raises `ProtocolError`; `IsBusy` if asking again will do.
     """
 
     def answer_all(error: ErrorCode) -> None:
@@ -170,8 +179,8 @@ def add_partitions(
             }
         )
         return
-    if entry.is_pending or current.state in PREPARED:
-        raise ProtocolError(ErrorCode.CONCURRENT_TRANSACTIONS)
+    if entry.is_busy:
+        raise IsBusy(entry)
     if current.state is TransactionState.ONGOING and partitions <= current.partitions:
         if version >= VERSION_2:
             answer_all(ErrorCode.NONE)

@@ -17,6 +17,9 @@ class TransactionSettings:
     """`transactional.id.expiration.ms`."""
     expiry_interval_ms: int = 3_600_000
     """`transaction.remove.expired.transaction.cleanup.interval.ms`."""
+    join_wait_max_ms: int = 100
+    """`add.partitions.to.txn.retry.backoff.max.ms`: how long partitions that are to join the next
+    transaction of a producer wait for the end of its last one. 0: they are refused, as in Kafka."""
     append_timeout_ms: int = 30_000
     """`request.timeout.ms`: how long an append may take before its request is refused."""
     retry_ms: int = 100

@@ -62,6 +62,25 @@ class Surroundings:
     """Markers under way."""
     retrying: dict[Shard, None] = field(default_factory=dict)
     """Shards in which the end of a transaction has to be written again."""
+    waiting: dict[Waiter, Shard] = field(default_factory=dict)
+    """Requests that wait for their id, in the order of their deadlines, as in `awaited`."""
+
+    def next_deadline(self) -> int | None:
+        """The monotonic time at which to call `answer_late`; None: nothing waits."""
+        awaited = next(iter(self.awaited.values()), None)
+        waiting = next((waiter.deadline_ms for waiter in self.waiting), None)
+        return min([at for at in (awaited, waiting) if at is not None], default=None)
+
+    def answer_late(self, now: Instant) -> None:
+        """Answer the requests that have waited for too long."""
+        for append_id, deadline_ms in list(self.awaited.items()):
+            if deadline_ms > now.monotonic_ms:
+                break
+            self.appending[append_id].answer_late(append_id, ErrorCode.REQUEST_TIMED_OUT)
+        for waiter, shard in list(self.waiting.items()):
+            if waiter.deadline_ms > now.monotonic_ms:
+                break
+            shard.refuse_waiter(waiter, ErrorCode.CONCURRENT_TRANSACTIONS)
 
 
 @dataclass(slots=True, eq=False)
@@ -73,6 +92,21 @@ class Entry:
     """What is durable; of a new id what it begins with."""
     is_pending: bool = False
     """Whether a change is under way."""
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether no other change may begin: one is under way, or the markers of an end are."""
+        return self.is_pending or self.current.state in PREPARED
+
+
+@dataclass(slots=True, eq=False)
+class Waiter:
+    """A request that goes on when its id is no longer busy."""
+
+    entry: Entry
+    again: Later
+    refused: Answer
+    deadline_ms: int
 
 
 class Change(NamedTuple):
@@ -108,6 +142,8 @@ class Shard:
         """Whose markers are under way."""
         self._retries: dict[Entry, int] = {}
         """Whose end could not be written, and when that is tried again."""
+        self._waiters: dict[Entry, list[Waiter]] = {}
+        """Requests that wait for an id, in the order of their arrival."""
 
     # Changes.
 
@@ -160,6 +196,8 @@ class Shard:
             follow(now)
         if pending.answer is not None:
             pending.answer(ErrorCode.NONE if error is None else coordinator_error(error))
+        for each in pending.changes:
+            self._let_go_on(each.entry, now)
 
     def answer_late(self, append_id: int, error: ErrorCode) -> None:
         """Let the request not wait any longer; the change stays pending."""
@@ -168,6 +206,36 @@ class Shard:
         answer, pending.answer = pending.answer, None
         if answer is not None:
             answer(coordinator_error(error))
+
+    # Waiters.
+
+    def wait(self, entry: Entry, now: Instant, again: Later, refused: Answer) -> None:
+        """Run `again` as soon as a busy id is not busy any more. `refused` is told the error if
+        that takes longer than `join_wait_max_ms`, or if another broker coordinates the id by then.
+        """
+        deadline_ms = now.monotonic_ms + self.settings.join_wait_max_ms
+        waiter = Waiter(entry, again, refused, deadline_ms)
+        self._waiters.setdefault(entry, []).append(waiter)
+        self._surroundings.waiting[waiter] = self
+
+    def refuse_waiter(self, waiter: Waiter, error: ErrorCode) -> None:
+        """Let a request not wait any longer."""
+        self._forget(waiter)
+        waiter.refused(error)
+
+    def _let_go_on(self, entry: Entry, now: Instant) -> None:
+        """Run those that wait for an id, until one of them makes it busy again."""
+        while not entry.is_busy and entry in self._waiters:
+            waiter = self._waiters[entry][0]
+            self._forget(waiter)
+            waiter.again(now)
+
+    def _forget(self, waiter: Waiter) -> None:
+        del self._surroundings.waiting[waiter]
+        left = self._waiters[waiter.entry]
+        left.remove(waiter)
+        if not left:
+            del self._waiters[waiter.entry]
 
     # Markers.
 
@@ -238,6 +306,8 @@ class Shard:
             del self._surroundings.appending[append_id]
         for send_id in self._sends:
             del self._surroundings.sending[send_id]
+        for waiter in [each for waiters in self._waiters.values() for each in waiters]:
+            self.refuse_waiter(waiter, ErrorCode.NOT_COORDINATOR)
         self._appends.clear()
         self._sends.clear()
         self._retries.clear()
@@ -269,6 +339,11 @@ class Shard:
             or bool(self._retries) != (self in surroundings.retrying)
         ):
             raise InvariantViolated("What is under way is not known to the coordinator.")
+        waiters = [waiter for waiters in self._waiters.values() for waiter in waiters]
+        if not all(
+            waiter.entry.is_busy and surroundings.waiting.get(waiter) is self for waiter in waiters
+        ):
+            raise InvariantViolated("A request waits for an id that is not busy.", invariant="I-36")
         if len(ending) != len(set(ending)) or changing & set(ending):
             raise InvariantViolated("A transaction is ended twice.")
         for transactional_id, entry in self.entries.items():

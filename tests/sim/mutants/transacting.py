@@ -116,6 +116,13 @@ TRANSACTING: Final = (
         patch(Shard, start=nothing),
     ),
     Mutant(
+        "go-on-after-the-end",
+        "Partitions that wait for the end of a producer's last transaction join the next one as "
+        "soon as that is written (note 0053).",
+        ("I-36",),
+        patch(Shard, _let_go_on=nothing),
+    ),
+    Mutant(
         "decide-when-all-is-loaded",
         "Nothing is decided about an id before its partition is loaded to the end (F-66).",
         ("I-36", "I-50"),
