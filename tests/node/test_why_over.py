@@ -22,6 +22,11 @@ from strandline.cluster.znodes import ControllerEpochNode, ControllerNode
 from strandline.cluster.znodes.topics import topic_path
 from strandline.errors import ErrorCode
 from strandline.node import coordinator_loading
+from strandline.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 from strandline.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from strandline.protocol.messages.find_coordinator import FindCoordinatorRequest
 from strandline.protocol.messages.heartbeat import HeartbeatRequest
@@ -140,6 +145,21 @@ def test_records_that_are_committed_by_now_are_not_told_as_timed_out(cluster: Cl
     cluster.fetch(3, 1)
     send(cluster, b"the next one, which is not committed")
     check_over(cluster.world, "timed-out", ErrorCode.REQUEST_TIMED_OUT, topic="orders")
+
+
+def test_a_deletion_that_takes_long_is_not_told_as_records_that_were_not_replicated(
+    cluster: Cluster,
+) -> None:
+    send(cluster, b"m", acks=-1)
+    for follower in (2, 3):
+        cluster.fetch(follower, 1)
+    partition = DeleteRecordsPartition(partition_index=0, offset=1)
+    topics = [DeleteRecordsTopic(name="orders", partitions=[partition])]
+    client = cluster.world.connect()
+    client.send(DeleteRecordsRequest(topics=topics, timeout_ms=100), 2)
+    cluster.world.advance(100)
+    (found,) = told(cluster.world, "timed-out", topic="orders")
+    assert found["cause"].startswith("not every replica had deleted the records")
 
 
 def test_a_preferred_leader_that_leads_by_now_is_not_told_as_unavailable(

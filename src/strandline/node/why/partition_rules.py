@@ -8,6 +8,7 @@ from typing import Final
 from strandline.errors import ErrorCode
 from strandline.node.replica import Replica
 from strandline.node.status.history import Kind
+from strandline.node.why.refusals import Refusal
 from strandline.node.why.rule import Finding, Rule, Scope
 from strandline.node.why.scene import Scene, refusal_evidence
 from strandline.node.why.words import brokers, follower, refused
@@ -127,7 +128,7 @@ def out_of_sync(scene: Scene) -> Iterator[Finding]:
 
 
 def timed_out(scene: Scene) -> Iterator[Finding]:
-    """Produces whose outcome was not known in time."""
+    """Requests of which the outcome was not known in time."""
     for refusal in scene.refusals(ErrorCode.REQUEST_TIMED_OUT):
         at, end = refusal.about.topic_partition, refusal.log_end_offset
         replica = None if at is None else scene.node.replicas.find(at)
@@ -139,16 +140,28 @@ def timed_out(scene: Scene) -> Iterator[Finding]:
         )
         yield Finding(
             str(refusal.about),
-            "the in-sync replicas did not have the records before the client's timeout; "
-            + (
-                f"everything below offset {end} is committed by now"
-                if is_over
-                else "they are in the leader's log all the same, and may be committed later"
-            ),
+            _what_took_too_long(refusal, is_committed=is_over),
             refusal.first.wall_ms,
             refusal_evidence(refusal, scene.now),
             is_over=is_over,
         )
+
+
+def _what_took_too_long(refusal: Refusal, *, is_committed: bool) -> str:
+    if refusal.api == ApiKey.PRODUCE.name:
+        return "the in-sync replicas did not have the records before the client's timeout; " + (
+            f"everything below offset {refusal.log_end_offset} is committed by now"
+            if is_committed
+            else "they are in the leader's log all the same, and may be committed later"
+        )
+    if refusal.api == ApiKey.DELETE_RECORDS.name:
+        return (
+            "not every replica had deleted the records before the client's timeout; the leader "
+            "has, and the others follow it"
+        )
+    return refusal.message or (
+        f"{refusal.api} took longer than the client allowed; what it asked for may have been done"
+    )
 
 
 TOO_FEW_IN_SYNC: Final = Rule(
@@ -204,13 +217,14 @@ OUT_OF_SYNC: Final = Rule(
 )
 TIMED_OUT: Final = Rule(
     "timed-out",
-    "A produce with acks=all is answered with a timeout",
+    "A request is answered with a timeout: a produce with acks=all, for the most part",
     Scope.PARTITION,
     (ErrorCode.REQUEST_TIMED_OUT,),
-    "The leader wrote the records, and the in-sync replicas did not fetch them before the "
-    "producer's request.timeout.ms.",
+    "What was asked for has begun and was not done on every replica in time. Of a produce the "
+    "leader has the records, and the in-sync replicas did not fetch them before the producer's "
+    "request.timeout.ms; of DeleteRecords the leader has moved its log start offset.",
     "See what holds the high watermark back. An idempotent producer may send the records again "
-    "without writing them twice.",
+    "without writing them twice; DeleteRecords may be sent again, too.",
     ("replica.lag.time.max.ms",),
     timed_out,
 )
