@@ -53,6 +53,7 @@ def test_readers_take_what_stands_behind_the_scheme_as_it_is() -> None:
         ("s3://lake/t?secret=word", "letters, digits"),
         ("s3://lake/../t", "letters, digits"),
         ("ftp://host/t", "expected a directory, or a URI"),
+        (os.fsdecode(b"/lake/\xff"), "not UTF-8"),
     ],
 )
 def test_what_is_no_address_is_refused_and_no_secret_repeated(given: str, said: str) -> None:

@@ -80,7 +80,9 @@ class Location:
         given = os.fspath(text)
         found = _SCHEME.match(given)
         if found is None:
-            return cls(LOCAL, "", os.path.join(os.getcwd(), given) if given else given)
+            path = os.path.join(os.getcwd(), given) if given else given
+            _check_text(path, setting)
+            return cls(LOCAL, "", path)
         scheme = found[1].lower()
         if scheme == LOCAL:
             parts = urlsplit(given)
@@ -180,6 +182,16 @@ class Location:
         ):
             raise ValueError(f"{self} is not below {directory}.")
         return self.path.removeprefix(start)
+
+
+def _check_text(given: str, setting: str) -> None:
+    """Formats of tables keep paths as UTF-8. Raises InvalidSetting, naming `setting`."""
+    try:
+        given.encode()
+    except UnicodeEncodeError:
+        raise InvalidSetting(
+            setting, f"{setting} cannot be {given!r}: it is not UTF-8, as readers of tables expect."
+        ) from None
 
 
 def _without_secrets(text: str) -> str:
