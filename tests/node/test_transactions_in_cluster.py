@@ -171,6 +171,26 @@ def test_the_next_transaction_of_version_1_waits_for_the_markers_of_the_last_one
     assert transactions.committed()[::2] == [b"0", b"1", b"2", b"3", b"4"]
 
 
+@pytest.mark.parametrize("replicas", [(1, 2, 3), (2, 3, 1), (3, 1, 2)])
+def test_the_next_transaction_of_version_2_begins_soon_after_the_last_one(
+    replicas: tuple[int, ...],
+) -> None:
+    """Wherever the coordinator is: the leader does not wait for 20 ms before it asks again."""
+    world = ClusterWorld(
+        3, "transaction.state.log.num.partitions=1", "transaction.state.log.min.isr=1"
+    )
+    transactions = Transactions(world, replicas)
+    assert transactions.write(b"first", 0) is ErrorCode.NONE
+    longest_ms = 0
+    for number in range(5):
+        assert transactions.end(commit=True) is ErrorCode.NONE
+        began_ms = world[1].now.monotonic_ms
+        assert transactions.write(b"%d" % number, 0) is ErrorCode.NONE
+        longest_ms = max(longest_ms, world[1].now.monotonic_ms - began_ms)
+    assert longest_ms < 20
+    world.check()
+
+
 def test_a_producer_that_aborts_and_goes_on_does_not_keep_the_next_one_out(
     transactions: Transactions,
 ) -> None:

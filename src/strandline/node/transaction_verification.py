@@ -5,6 +5,10 @@ told the coordinator itself, and the partition is only verified; one of version 
 leader to add the partition. Questions about one producer are asked one after the other, so that its
 batches are appended in the order in which they came. Batches about which there is nothing to ask
 wait for their turn behind such as are asked about, too.
+
+A partition that is to join while the markers of the producer's last transaction are being written
+asks again: after 1 ms, 2 ms, and so on up to `add.partitions.to.txn.retry.backoff.ms`, since that
+is mostly done within a few milliseconds (docs/design/0053-partitions-that-wait.md).
 """
 
 from __future__ import annotations
@@ -40,6 +44,7 @@ from strandline.types import (
 _VERSION: Final = 5
 _CHANNEL: Final = "transactions"
 _TIMEOUT_MS: Final = 30_000
+_FIRST_PAUSE_MS: Final = 1
 
 Verified = Callable[[Mapping[TopicPartition, ErrorCode], Instant], None]
 """Told once what the coordinator says of each partition."""
@@ -162,10 +167,12 @@ class TransactionVerifier:
             return
         patience_ms = self._settings.broker.add_partitions_to_txn_retry_backoff_max_ms
         give_up_ms = now.monotonic_ms + (patience_ms if question.adds else 0)
-        self._send(question, verified, give_up_ms, now)
+        self._send(question, verified, give_up_ms, _FIRST_PAUSE_MS, now)
 
-    def _send(self, question: Question, verified: Verified, give_up_ms: int, now: Instant) -> None:
-        answered = partial(self._answered, question, verified, give_up_ms)
+    def _send(
+        self, question: Question, verified: Verified, give_up_ms: int, pause_ms: int, now: Instant
+    ) -> None:
+        answered = partial(self._answered, question, verified, give_up_ms, pause_ms)
         coordinator = self._coordinator_of(question.transactional_id)
         if coordinator < 0:
             answered(None, now)
@@ -187,6 +194,7 @@ class TransactionVerifier:
         question: Question,
         verified: Verified,
         give_up_ms: int,
+        pause_ms: int,
         answer: object,
         now: Instant,
     ) -> None:
@@ -199,13 +207,13 @@ class TransactionVerifier:
                         codes[at] = ErrorCode(item.partition_error_code)
         elif isinstance(answer, Mapping):  # of this node's own coordinator
             codes.update(answer)
-        pause_ms = self._settings.broker.add_partitions_to_txn_retry_backoff_ms
+        pause_ms = min(pause_ms, self._settings.broker.add_partitions_to_txn_retry_backoff_ms)
         is_busy = ErrorCode.CONCURRENT_TRANSACTIONS in codes.values()
         if is_busy and now.monotonic_ms + pause_ms <= give_up_ms:
-            # The transaction before this one is still being ended: that takes a moment.
+            # The transaction before this one is still being ended: mostly that is done in a moment.
             self._timers.schedule(
                 now.monotonic_ms + pause_ms,
-                lambda at: self._send(question, verified, give_up_ms, at),
+                lambda at: self._send(question, verified, give_up_ms, 2 * pause_ms, at),
             )
             return
         told = {at: question.for_client(code) for at, code in codes.items()}
