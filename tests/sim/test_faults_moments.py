@@ -49,6 +49,53 @@ def test_settings_move_the_budget_for_ever() -> None:
         assert "beyond the budget of t-0: none crashed already, 0 may" in it.skipped[0]
 
 
+def test_a_minimum_that_is_asked_for_counts_at_once() -> None:
+    with stage() as it:
+        it.do("alter-config t min.insync.replicas=1", "power-cut 2")
+        assert "beyond the budget of t-0: none crashed already, 0 may" in it.skipped[0]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "alter-config t min.insync.replicas=1",
+        "alter-config t min.insync.replicas=-",
+        "alter-defaults min.insync.replicas=1",
+    ],
+)
+def test_the_minimum_is_not_lowered_while_more_is_lost_than_it_allows(change: str) -> None:
+    """A leader had lost its disk, and who had everything was forgotten (seed 119020031)."""
+    with stage() as it:
+        if change.endswith("-"):
+            it.do("alter-config t min.insync.replicas=2")
+            it.run(300)
+            it.do("alter-defaults min.insync.replicas=1")
+            it.run(300)
+        it.do("power-cut 1 mode=none down=1s")
+        assert not it[1].is_powered
+
+        it.do("alter-config t min.insync.replicas=2")
+        assert it.skipped == []
+        it.do(change)
+        (why,) = it.skipped
+        assert "beyond the budget of t-0: 1 crashed already, 0 may then" in why
+
+        it.run(2_500)
+        it.settle()
+        it.do(change)
+        assert len(it.skipped) == 1
+
+
+def test_the_minimum_of_all_is_not_that_of_a_topic_with_its_own() -> None:
+    with stage() as it:
+        it.do("alter-config t min.insync.replicas=2")
+        it.run(300)
+        it.do("power-cut 1 mode=none down=1s", "alter-defaults min.insync.replicas=1")
+        assert it.skipped == []
+        it.run(300)
+        assert not it.scene.budget.is_exceeded
+
+
 def test_a_replica_that_does_not_count_may_lose_everything() -> None:
     with stage() as it:
         it.do("power-cut 2 mode=none down=100ms")

@@ -16,6 +16,10 @@ proposal that names it may be under way when it crashes, or be made upon its las
 controller accepts that until the session of the crashed broker has ended. A plan whose header has
 `candidates: may-crash` asks for more than is promised: there only members count.
 
+Who lowers the minimum promises less from then on, also of what is lost already: a follower may be
+forgotten as complete that was so under the greater number. So that is not done, either, while more
+are not made good than the smaller number allows.
+
 In the profile `beyond` whatever would cross the line is done, and remembered in `is_exceeded`; in
 the others it is not done.
 """
@@ -33,7 +37,9 @@ from strandline.sim.observer import Ending
 from strandline.sim.world import World
 from strandline.types import BrokerId, TopicPartition
 
-_MIN_IN_SYNC = "min.insync.replicas"
+MIN_IN_SYNC = "min.insync.replicas"
+RESET = "-"
+"""In place of a value: as if it was never set."""
 _UNREGISTERED = -1
 
 
@@ -87,6 +93,26 @@ class Budget:
                 have = ", ".join(map(str, sorted(others))) or "none"
                 return f"beyond the budget of {partition}: {have} crashed already, {allowed} may"
         return None
+
+    def refusal_to_set(self, topic: str | None, value: str) -> str | None:
+        """Why an administrator must not set `min.insync.replicas` so now; None if it may be. Of the
+        topic, or of all brokers; `value` is `-` for what is set without it."""
+        if self._allows_loss:
+            return None
+        for name, least in self._minimums_with(topic, value).items():
+            for number, state in self._world.image.topics[name].partitions.items():
+                at = TopicPartition(name, number)
+                crashed, lost = self._standing(at, state)
+                allowed = min(least, len(state.replicas)) - 1
+                if lost and len(crashed) > allowed:
+                    have = ", ".join(map(str, sorted(crashed)))
+                    return f"beyond the budget of {at}: {have} crashed already, {allowed} may then"
+        return None
+
+    def will_set(self, topic: str | None, value: str) -> None:
+        """An administrator asks for that. It is not known when it takes effect."""
+        for name, least in self._minimums_with(topic, value).items():
+            self._min_in_sync[name] = min(self._min_in_sync.get(name, least), least)
 
     def may_lose(self, machine: Machine) -> bool:
         """Whether this broker may lose what it wrote."""
@@ -247,12 +273,32 @@ class Budget:
 
     def _settings_changed(self, image: ClusterImage) -> None:
         default = image.overrides(ConfigResource(ResourceKind.BROKER, CLUSTER_DEFAULT))
-        least = int(default.get(_MIN_IN_SYNC, self._least_of_files))
+        least = int(default.get(MIN_IN_SYNC, self._least_of_files))
         self._default_min = min(self._default_min, least)
         for name in image.topics:
             stored = image.overrides(ConfigResource(ResourceKind.TOPIC, name))
-            now = int(stored.get(_MIN_IN_SYNC, least))
+            now = int(stored.get(MIN_IN_SYNC, least))
             self._min_in_sync[name] = min(self._min_in_sync.get(name, now), now)
+
+    def _minimums_with(self, topic: str | None, value: str) -> dict[str, int]:
+        """The `min.insync.replicas` of the topics that have another one, or may, by such a setting
+        of one topic, or of all brokers."""
+        image = self._world.image
+        brokers = image.overrides(ConfigResource(ResourceKind.BROKER, CLUSTER_DEFAULT))
+        if value != RESET:
+            least = int(value)
+        elif topic is None:
+            least = self._least_of_files
+        else:
+            least = int(brokers.get(MIN_IN_SYNC, self._least_of_files))
+        if topic is not None:
+            return {topic: least} if topic in image.topics else {}
+        own = {
+            name
+            for name in image.topics
+            if MIN_IN_SYNC in image.overrides(ConfigResource(ResourceKind.TOPIC, name))
+        }
+        return dict.fromkeys(image.topics.keys() - own, least)
 
     def _may_lose(self, partition: TopicPartition, state: PartitionImage) -> int:
         """How many of those that count may be without what they wrote: one is always to have it,

@@ -16,6 +16,7 @@ from typing import Final
 from strandline.sim.clients.make import ADMIN_VERBS
 from strandline.sim.clients.workload import Workload
 from strandline.sim.faults import clocks, disks, elections, links, processes, sessions
+from strandline.sim.faults.budget import MIN_IN_SYNC
 from strandline.sim.faults.moments import KNOWN_MOMENTS
 from strandline.sim.faults.scene import Scene, Skipped
 from strandline.sim.faults.verb import Verb
@@ -26,6 +27,7 @@ _WAIT_US: Final = 2_000_000
 EXPECT: Final = "expect"
 _OPTION: Final = re.compile(r"([a-z-]+)=")
 _COMMON: Final = ("when", "wait")
+_OF_TOPICS: Final = frozenset({"alter-config", "alter-defaults"})
 
 VERBS: Final[Mapping[str, Verb]] = {
     verb.name: verb
@@ -80,8 +82,22 @@ class Nemesis:
         verb = VERBS.get(action.verb)
         if verb is not None:
             verb.act(self._scene, action)
-        elif self._workload.perform(action) is None:
+            return
+        self._ask_budget(action)
+        if self._workload.perform(action) is None:
             raise Skipped("the client declined")
+
+    def _ask_budget(self, action: Action) -> None:
+        """What administrators ask for may cost what the cluster has promised."""
+        value = action.options.get(MIN_IN_SYNC)
+        if value is None or action.verb not in _OF_TOPICS:
+            return
+        topic = None if action.verb == "alter-defaults" else action.word(0)
+        budget = self._scene.budget
+        refusal = budget.refusal_to_set(topic, value)
+        if refusal is not None:
+            raise Skipped(refusal)
+        budget.will_set(topic, value)
 
 
 def check(action: Action) -> None:
