@@ -172,8 +172,8 @@ TOO_FEW_IN_SYNC: Final = Rule(
     "The in-sync set is smaller than min.insync.replicas. With NOT_ENOUGH_REPLICAS nothing was "
     "written; with NOT_ENOUGH_REPLICAS_AFTER_APPEND the set shrank after the leader had written "
     "the records, which may be committed later.",
-    "Bring the missing brokers back. Lowering min.insync.replicas of the topic lets producers go on "
-    "at once, and gives up what only replicas outside of the in-sync set have.",
+    "Bring the missing brokers back. To lower min.insync.replicas of the topic lets producers go "
+    "on at once, and gives up what only replicas outside of the in-sync set have.",
     ("min.insync.replicas", "replica.lag.time.max.ms"),
     too_few_in_sync,
 )
