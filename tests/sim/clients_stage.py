@@ -30,7 +30,7 @@ from strandline.sim.history.operations import Event
 from strandline.sim.plan import ClientSpec, Options
 from strandline.sim.schedule import Schedule
 from strandline.sim.streams import Streams
-from strandline.types import BrokerId, TopicPartition
+from strandline.types import BrokerId, TopicId, TopicPartition
 
 DELAY_US = 500
 TOPIC_ID = UUID(int=7)
@@ -150,8 +150,9 @@ class Stage:
         del broker_id
         return self.schedule.now_ms
 
-    def leader_epoch(self, at: TopicPartition) -> int:
+    def leader_epoch(self, at: TopicPartition, topic_id: TopicId | None = None) -> int:
         """See `ClientWorld`."""
+        del topic_id  # topics are not made anew here
         return self.leaders[at.topic, at.partition][1] + self.epochs_behind
 
     def high_watermark(self, broker_id: BrokerId, at: TopicPartition) -> int:

@@ -6,7 +6,7 @@ import pytest
 
 from strandline.sim.plan import BEYOND
 from tests.current import current
-from tests.sim.faults_stage import stage
+from tests.sim.faults_stage import T0, stage
 
 
 @pytest.mark.parametrize(
@@ -135,3 +135,18 @@ def test_skipped_actions_say_why() -> None:
     with stage(BEYOND) as it:
         it.do("kill 2 down=1s", "rot 2 path=.nothing")
         assert "there is nothing to damage" in it.skipped[0]
+
+
+def test_a_former_topic_of_a_name_has_no_newest_leader_epoch() -> None:
+    """Who leads it still leads by no means as the newest leader does (seed 119030577)."""
+    with stage() as it:
+        former = it.world.image.topics["t"].topic_id
+        assert it.world.leader_epoch(T0, former) == it.world.leader_epoch(T0) == 0
+        it.do("recreate-topic t partitions=1 replication=3")
+        assert it.world.run_until(
+            lambda: "t" in it.world.image.topics and it.world.image.topics["t"].topic_id != former
+        )
+        it.settle()
+        assert it.world.leader_epoch(T0) == 0
+        assert it.world.leader_epoch(T0, it.world.image.topics["t"].topic_id) == 0
+        assert it.world.leader_epoch(T0, former) == -1

@@ -39,7 +39,7 @@ from strandline.sim.store import Store
 from strandline.sim.streams import Streams
 from strandline.sim.tokens import settings_of_tokens
 from strandline.sim.trace import Kind, Trace
-from strandline.types import BrokerId, TopicPartition
+from strandline.types import BrokerId, TopicId, TopicPartition
 
 QUICK: Final = {
     "offsets.topic.num.partitions": "1",
@@ -196,10 +196,13 @@ class World:
         who = _CLIENT | crc32(target.encode()) & 0x7FFF if isinstance(target, str) else target
         self.trace.add(self.schedule.now_us, Kind.BYTES, who, data)
 
-    def leader_epoch(self, at: TopicPartition) -> int:
-        """The newest leader epoch of a partition; -1 without any."""
+    def leader_epoch(self, at: TopicPartition, topic_id: TopicId | None = None) -> int:
+        """The newest leader epoch of a partition; -1 without any. With `topic_id`: of the topic
+        with that id, which may be a former one of its name."""
         state = self.image.partition(at)
-        return -1 if state is None else state.leader_epoch
+        if state is None or topic_id not in (None, self.image.topics[at.topic].topic_id):
+            return -1
+        return state.leader_epoch
 
     def high_watermark(self, broker_id: BrokerId, at: TopicPartition) -> int:
         """That of a broker's replica; 0 if it has none at this moment."""

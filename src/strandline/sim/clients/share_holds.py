@@ -95,7 +95,8 @@ class ShareHolds(ShareObserver):
         at = self._names[place]
         led = led_then.get(place)
         is_led = led is not None and led == self._world.leadership(session.broker, at)
-        is_newest = led is not None and is_led and led.leader_epoch == self._world.leader_epoch(at)
+        newest_epoch = self._world.leader_epoch(at, place.topic_id)
+        is_newest = led is not None and is_led and led.leader_epoch == newest_epoch
         until_us = asked_us + 1000 * lock_ms - _ROUNDING_US
         held = self._held.setdefault(session, {}).setdefault(place, {})
         for each in ranges:

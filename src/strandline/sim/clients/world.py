@@ -10,7 +10,7 @@ from strandline.sim.history.operations import Event
 from strandline.sim.plan import Options
 from strandline.sim.schedule import Schedule
 from strandline.sim.streams import Streams
-from strandline.types import BrokerId, TopicPartition
+from strandline.types import BrokerId, TopicId, TopicPartition
 
 
 class ClientNetwork(Protocol):
@@ -45,8 +45,9 @@ class ClientWorld(Protocol):
     def wall_ms(self, broker_id: BrokerId) -> int:
         """What a broker's wall clock shows."""
 
-    def leader_epoch(self, at: TopicPartition) -> int:
-        """The newest leader epoch of a partition in the metadata; -1 without any."""
+    def leader_epoch(self, at: TopicPartition, topic_id: TopicId | None = None) -> int:
+        """The newest leader epoch of a partition in the metadata; -1 without any. With `topic_id`:
+        of the topic with that id, which may be a former one of its name."""
 
     def high_watermark(self, broker_id: BrokerId, at: TopicPartition) -> int:
         """That of a broker's replica; 0 if it has none at this moment."""
