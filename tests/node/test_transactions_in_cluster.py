@@ -127,11 +127,15 @@ class Transactions:
         return list(topic.partitions[0].active_producers)
 
 
-@pytest.fixture
-def transactions() -> Iterator[Transactions]:
-    world = ClusterWorld(
+def three_brokers() -> ClusterWorld:
+    return ClusterWorld(
         3, "transaction.state.log.num.partitions=1", "transaction.state.log.min.isr=1"
     )
+
+
+@pytest.fixture
+def transactions() -> Iterator[Transactions]:
+    world = three_brokers()
     yield Transactions(world)
     world.check()
 
@@ -176,9 +180,7 @@ def test_the_next_transaction_of_version_2_begins_soon_after_the_last_one(
     replicas: tuple[int, ...],
 ) -> None:
     """Wherever the coordinator is: the leader does not wait for 20 ms before it asks again."""
-    world = ClusterWorld(
-        3, "transaction.state.log.num.partitions=1", "transaction.state.log.min.isr=1"
-    )
+    world = three_brokers()
     transactions = Transactions(world, replicas)
     assert transactions.write(b"first", 0) is ErrorCode.NONE
     longest_ms = 0

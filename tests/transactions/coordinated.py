@@ -140,22 +140,26 @@ class Coordinated:
         error: int = transaction.topic_results[0].results_by_partition[0].partition_error_code
         return error
 
-    def add_as_client(self, epoch: int, *partitions: int) -> int:
-        """As `add`, asked by a client with version 1."""
-        response = self.ask(
-            AddPartitionsToTxnRequest(
-                v3_and_below_transactional_id=ID,
-                v3_and_below_producer_id=ProducerId(4000),
-                v3_and_below_producer_epoch=epoch,
-                v3_and_below_topics=[
-                    AddPartitionsToTxnTopic(name=TOPIC, partitions=list(partitions))
-                ],
-            ),
-            version=3,
+    @staticmethod
+    def joining(epoch: int, *partitions: int) -> AddPartitionsToTxnRequest:
+        """As a client with version 1 asks, in version 3 of the request."""
+        return AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=ID,
+            v3_and_below_producer_id=ProducerId(4000),
+            v3_and_below_producer_epoch=epoch,
+            v3_and_below_topics=[AddPartitionsToTxnTopic(name=TOPIC, partitions=list(partitions))],
         )
+
+    @staticmethod
+    def joined(response: Any) -> int:
+        """The error of the first partition in such a client's answer."""
         [topic] = response.results_by_topic_v3_and_below
         error: int = topic.results_by_partition[0].partition_error_code
         return error
+
+    def add_as_client(self, epoch: int, *partitions: int) -> int:
+        """As `add`, asked by a client with version 1."""
+        return self.joined(self.ask(self.joining(epoch, *partitions), version=3))
 
     def end(
         self, epoch: int, *, commit: bool = True, version: int = 5, producer: int = 4000

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from strandline.errors import ErrorCode, InvariantViolated
 from strandline.node.transaction_verification import Question
-from strandline.protocol.messages.add_partitions_to_txn import (
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnTopic,
-)
 from strandline.transactions.settings import TransactionSettings
 from strandline.transactions.shard import Shard
 from strandline.transactions.transaction import TransactionState
@@ -28,27 +22,14 @@ def decided(settings: TransactionSettings | None = None) -> Coordinated:
     return world
 
 
-def wait_to_join(world: Coordinated, partition: int, epoch: int = 0) -> int:
+def wait_to_join(world: Coordinated, partition: int) -> int:
     """The token of a client's request that waits."""
-    topics = [AddPartitionsToTxnTopic(name=TOPIC, partitions=[partition])]
-    request = AddPartitionsToTxnRequest(
-        v3_and_below_transactional_id=ID,
-        v3_and_below_producer_id=ProducerId(4000),
-        v3_and_below_producer_epoch=epoch,
-        v3_and_below_topics=topics,
-    )
     before = world.coordinator.unanswered
-    assert world.ask(request, version=3) is None
+    assert world.ask(world.joining(0, partition), version=3) is None
     [token] = world.coordinator.unanswered - before
     assert isinstance(token, int)
     world.coordinator.check()
     return token
-
-
-def outcome(answer: Any) -> int:
-    [topic] = answer.results_by_topic_v3_and_below
-    code: int = topic.results_by_partition[0].partition_error_code
-    return code
 
 
 def test_a_client_joins_as_soon_as_its_last_transaction_has_ended() -> None:
@@ -57,7 +38,7 @@ def test_a_client_joins_as_soon_as_its_last_transaction_has_ended() -> None:
 
     world.write_markers()
 
-    assert outcome(world.answers[token]) == ErrorCode.NONE
+    assert world.joined(world.answers[token]) == ErrorCode.NONE
     assert world.state.state is TransactionState.ONGOING
     assert world.state.partitions == {TopicPartition(TOPIC, 1)}
     world.coordinator.check()
@@ -75,7 +56,7 @@ def test_several_that_wait_join_one_after_another() -> None:
         world.coordinator.check()
     world.release()
 
-    assert [outcome(world.answers[token]) for token in tokens] == [ErrorCode.NONE] * 3
+    assert [world.joined(world.answers[token]) for token in tokens] == [ErrorCode.NONE] * 3
     assert {each.partition for each in world.state.partitions} == {1, 2, 3}
 
 
@@ -87,12 +68,12 @@ def test_a_change_of_which_nothing_is_known_yet_is_waited_for_as_well() -> None:
     second = wait_to_join(world, 2)
 
     world.release()
-    assert outcome(world.answers[first]) == ErrorCode.NONE
+    assert world.joined(world.answers[first]) == ErrorCode.NONE
     world.release()
-    assert outcome(world.answers[second]) == ErrorCode.NONE
+    assert world.joined(world.answers[second]) == ErrorCode.NONE
 
 
-def test_what_a_producer_of_a_later_epoch_left_to_wait_is_fenced_then() -> None:
+def test_a_request_that_waits_is_fenced_if_a_new_producer_has_come() -> None:
     world = Coordinated()
     world.initialize()
     world.held = []
@@ -100,7 +81,7 @@ def test_what_a_producer_of_a_later_epoch_left_to_wait_is_fenced_then() -> None:
     token = wait_to_join(world, 1)
 
     world.release()
-    assert outcome(world.answers[token]) == ErrorCode.PRODUCER_FENCED
+    assert world.joined(world.answers[token]) == ErrorCode.PRODUCER_FENCED
 
 
 def test_the_wait_is_bounded() -> None:
@@ -110,7 +91,7 @@ def test_the_wait_is_bounded() -> None:
     world.pass_time(world.settings.join_wait_max_ms - 1)
     assert token in world.coordinator.unanswered
     world.pass_time(1)
-    assert outcome(world.answers[token]) == ErrorCode.CONCURRENT_TRANSACTIONS
+    assert world.joined(world.answers[token]) == ErrorCode.CONCURRENT_TRANSACTIONS
     world.write_markers()
     assert world.state.state is TransactionState.COMPLETE_COMMIT
 
@@ -121,7 +102,7 @@ def test_another_coordinator_is_named_at_once() -> None:
 
     world._do(world.coordinator.unload_partition(0, LeaderEpoch(world.epoch + 1)))
 
-    assert outcome(world.answers[token]) == ErrorCode.NOT_COORDINATOR
+    assert world.joined(world.answers[token]) == ErrorCode.NOT_COORDINATOR
     assert world.coordinator.next_deadline() is None
 
 

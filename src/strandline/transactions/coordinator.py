@@ -220,9 +220,9 @@ class TransactionCoordinator:
     def next_deadline(self) -> int | None:
         """The monotonic time at which to call `tick`, or None: nothing is waiting for time."""
         surroundings = self._surroundings
-        times: list[int | None] = [self._abort_at_ms, self._expire_at_ms] if self._owned else []
-        if surroundings.awaited or surroundings.waiting:
-            times.append(surroundings.next_deadline())
+        times: list[int | None] = [surroundings.next_deadline()]
+        if self._owned:
+            times += [self._abort_at_ms, self._expire_at_ms]
         if surroundings.retrying:
             times += [shard.next_retry() for shard in surroundings.retrying]
         return min([at for at in times if at is not None], default=None)

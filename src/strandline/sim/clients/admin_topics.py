@@ -38,7 +38,8 @@ _CLUSTER_DEFAULTS: Final = ""
 """In place of a broker's id: all brokers."""
 _SET: Final = 0
 _RESET: Final = 1
-_RESET_WORD: Final = "-"
+RESET_WORD: Final = "-"
+"""In place of a value: as if it was never set."""
 _UNDER_DELETION: Final = frozenset({ErrorCode.TOPIC_ALREADY_EXISTS})
 
 
@@ -143,7 +144,7 @@ class AlterConfig(AdminOperation):
         """See `AdminOperation`."""
         configs = [
             AlterableConfig(name=name, config_operation=_RESET, value=None)
-            if value == _RESET_WORD
+            if value == RESET_WORD
             else AlterableConfig(name=name, config_operation=_SET, value=value)
             for name, value in self.settings().items()
         ]

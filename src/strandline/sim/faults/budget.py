@@ -32,14 +32,13 @@ from dataclasses import dataclass, replace
 from strandline.cluster.image import ClusterImage
 from strandline.cluster.image_parts import PartitionImage
 from strandline.cluster.znodes import CLUSTER_DEFAULT, ConfigResource, ResourceKind
+from strandline.sim.clients.admin_topics import RESET_WORD
 from strandline.sim.machine import Machine
 from strandline.sim.observer import Ending
 from strandline.sim.world import World
 from strandline.types import BrokerId, TopicPartition
 
 MIN_IN_SYNC = "min.insync.replicas"
-RESET = "-"
-"""In place of a value: as if it was never set."""
 _UNREGISTERED = -1
 
 
@@ -112,7 +111,7 @@ class Budget:
     def will_set(self, topic: str | None, value: str) -> None:
         """An administrator asks for that. It is not known when it takes effect."""
         for name, least in self._minimums_with(topic, value).items():
-            self._min_in_sync[name] = min(self._min_in_sync.get(name, least), least)
+            self._note_minimum(name, least)
 
     def may_lose(self, machine: Machine) -> bool:
         """Whether this broker may lose what it wrote."""
@@ -272,36 +271,40 @@ class Budget:
         return follower.log.log_end_offset >= leader.log.high_watermark
 
     def _settings_changed(self, image: ClusterImage) -> None:
-        default = image.overrides(ConfigResource(ResourceKind.BROKER, CLUSTER_DEFAULT))
-        least = int(default.get(MIN_IN_SYNC, self._least_of_files))
+        least = self._default(image)
         self._default_min = min(self._default_min, least)
         for name in image.topics:
-            stored = image.overrides(ConfigResource(ResourceKind.TOPIC, name))
-            now = int(stored.get(MIN_IN_SYNC, least))
-            self._min_in_sync[name] = min(self._min_in_sync.get(name, now), now)
+            self._note_minimum(name, int(_stored(image, ResourceKind.TOPIC, name) or least))
+
+    def _note_minimum(self, topic: str, least: int) -> None:
+        self._min_in_sync[topic] = min(self._min_in_sync.get(topic, least), least)
+
+    def _default(self, image: ClusterImage) -> int:
+        """That of topics which have none of their own."""
+        stored = _stored(image, ResourceKind.BROKER, CLUSTER_DEFAULT)
+        return int(stored or self._least_of_files)
 
     def _minimums_with(self, topic: str | None, value: str) -> dict[str, int]:
         """The `min.insync.replicas` of the topics that have another one, or may, by such a setting
         of one topic, or of all brokers."""
         image = self._world.image
-        brokers = image.overrides(ConfigResource(ResourceKind.BROKER, CLUSTER_DEFAULT))
-        if value != RESET:
+        if value != RESET_WORD:
             least = int(value)
-        elif topic is None:
-            least = self._least_of_files
         else:
-            least = int(brokers.get(MIN_IN_SYNC, self._least_of_files))
+            least = self._least_of_files if topic is None else self._default(image)
         if topic is not None:
             return {topic: least} if topic in image.topics else {}
-        own = {
-            name
-            for name in image.topics
-            if MIN_IN_SYNC in image.overrides(ConfigResource(ResourceKind.TOPIC, name))
+        return {
+            name: least for name in image.topics if _stored(image, ResourceKind.TOPIC, name) is None
         }
-        return dict.fromkeys(image.topics.keys() - own, least)
 
     def _may_lose(self, partition: TopicPartition, state: PartitionImage) -> int:
         """How many of those that count may be without what they wrote: one is always to have it,
         also where there are fewer replicas than the minimum."""
         least = self._min_in_sync.get(partition.topic, self._default_min)
         return min(least, len(state.replicas)) - 1
+
+
+def _stored(image: ClusterImage, kind: ResourceKind, name: str) -> str | None:
+    """The minimum that was set for a topic, or for all brokers."""
+    return image.overrides(ConfigResource(kind, name)).get(MIN_IN_SYNC)
