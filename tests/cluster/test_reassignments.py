@@ -170,7 +170,7 @@ def test_a_cancelled_move_gives_up_what_it_added() -> None:
 
 
 def test_a_cancelled_move_takes_leadership_back() -> None:
-    story = Story(4, policy=Policy(min_isr=2))
+    story = Story(4)
     story.place("t", [1, 2])
     move(story, wish(3, 4))
     story.shrink(1, 2, 3)
@@ -193,6 +193,47 @@ def test_a_move_is_not_cancelled_if_only_what_it_added_is_in_sync() -> None:
     assert leads(story) == (3, 1, (3,))
     assert move(story, CANCEL) == [ErrorCode.INVALID_REPLICA_ASSIGNMENT]
     assert assigned(story) == ((3, 4, 1, 2), (3, 4), (1, 2))
+
+
+@pytest.mark.parametrize("other", [CANCEL, wish(4, 2)], ids=["cancelled", "changed"])
+def test_a_move_goes_on_while_committed_records_need_what_it_added(
+    other: ReassignmentRequest,
+) -> None:
+    """With 2 and 3 in sync the high watermark moves: 2 alone must not be left (seed 120000330)."""
+    story = Story(4, policy=Policy(min_isr=2))
+    story.place("t", [1, 2])
+    story.leave(1)
+    story.reconcile()
+    assert (leads(story), story.partition().elr) == ((2, 1, (2,)), (1,))
+    move(story, wish(3, 2))
+    story.join(1)
+    story.shrink(2, 3)
+    assert (leads(story), story.partition().elr) == ((2, 1, (3, 2)), ())
+    before = assigned(story)
+    assert move(story, other) == [ErrorCode.INVALID_REPLICA_ASSIGNMENT]
+    assert assigned(story) == before
+
+
+def test_a_move_can_be_cancelled_while_the_eligible_leaders_are_enough() -> None:
+    story = Story(4, policy=Policy(min_isr=2))
+    story.place("t", [1, 2])
+    story.leave(1)
+    story.reconcile()
+    move(story, wish(3, 4))
+    assert move(story, CANCEL) == [None]
+    assert (leads(story)[2], story.partition().elr) == ((2,), (1,))
+
+
+def test_a_cancelled_move_leaves_no_crashed_member_alone() -> None:
+    """The member that crashed is back, and the controller has not looked yet."""
+    story = Story(4)
+    story.place("t", [1])
+    move(story, wish(3, 4))
+    story.shrink(1, 3)
+    story.restart(1, is_clean=False)
+    assert move(story, CANCEL) == [ErrorCode.INVALID_REPLICA_ASSIGNMENT]
+    story.reconcile()
+    assert leads(story)[0] == 3
 
 
 def test_another_target_keeps_the_original_and_what_both_targets_have() -> None:

@@ -156,6 +156,22 @@ def test_a_key_must_not_go(checked: Checked) -> None:
     assert "has nothing for b'l', and had b'2' at 1" in what
 
 
+@pytest.mark.parametrize(("unread", "found"), [(1, 0), (None, 1)])
+def test_a_key_may_have_a_later_record_that_was_never_read(
+    checked: Checked, unread: int | None, found: int
+) -> None:
+    """The topic was not a compacted one when that was written (seed 120000087)."""
+    findings = Findings(lambda: 0, lambda _: None)
+    known, model = Batches("t-0", findings), model_of(checked, 2)
+    only_l, other = batch(0, (b"l", b"2")), batch(1, (b"m", b"1"))
+    before = _content(known, [only_l, other])
+    if unread is not None:
+        before.batches[unread].records = None
+    _show(model, Content(before.batches[1:], {}))
+    CompactionRules(findings).check_swap(model, before, 1000, lambda _: True)
+    assert len(findings.violations) == found
+
+
 def test_a_batch_that_is_rightly_gone_is_gone_for_all(checked: Checked) -> None:
     only_k = batch(0, (b"k", b"1"))
     assert compare(checked, [only_k, NEW], [NEW]) == []

@@ -256,6 +256,12 @@ CONTROLLING: Final = (
         patch(partition_repair, _moved=_moved_at_once),
     ),
     Mutant(
+        "moves-keep-the-minimum",
+        "A cancelled move leaves committed records on enough replicas (note 0054).",
+        ("I-23", "I-25", "I-28"),
+        patch(reassignments, _check_staying=nothing),
+    ),
+    Mutant(
         "continuity-ends-with-a-twin",
         "A process whose id another one has used cannot say that nothing was lost (KIP-966).",
         ("I-33", "I-14"),

@@ -7,7 +7,8 @@ is in sync (spec 2.6). Since the node has both the original and the target, any 
 on, change the target, or go back.
 
 A change or a cancellation of a reassignment removes the replicas that it was adding and that the
-new target does not have: they leave at once, with a new leader epoch, as in Kafka.
+new target does not have: they leave at once, with a new leader epoch, as in Kafka. It is refused
+where that would leave committed records on fewer replicas than are promised (note 0054).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from dataclasses import dataclass, replace
 
 from strandline.cluster.assignment import Replicas
 from strandline.cluster.controller.decision import Decision, Refusal, duplicates, refuse_duplicate
-from strandline.cluster.controller.partition_repair import with_members
+from strandline.cluster.controller.partition_repair import Rules, with_members
 from strandline.cluster.controller.policy import ControllerPolicy, rules_of
 from strandline.cluster.controller.standings import Brokers, Members
 from strandline.cluster.controller.state_writes import StateWrites
@@ -182,19 +183,40 @@ def _without_dropped(
 ) -> PartitionImage:
     """The partition without replicas that were being added and are not wanted any more.
 
-    They leave the in-sync set and do not lead. What is left of the set must not be empty: the
-    records that only they have would be lost.
+    They leave the in-sync set and do not lead. What stays must be enough (note 0054): committed
+    records may be on those only that count now.
     """
     rules = rules_of(policy, key.topic, changed)
     members = Members.of(changed, brokers, rules.min_in_sync)
-    if not members.in_sync and before.in_sync_replicas:
+    _check_staying(before, brokers, rules_of(policy, key.topic, before), members, rules)
+    changed = with_members(changed, members.in_sync, members, brokers, rules)
+    leader = changed.leader
+    if leader not in changed.replicas and changed.has_leader:
+        whole = _whole(members) or members.in_sync
+        leader = next((b for b in whole if b in brokers.serving), whole[0])
+    return replace(changed, leader=leader, leader_epoch=LeaderEpoch(before.leader_epoch + 1))
+
+
+def _check_staying(
+    before: PartitionImage, brokers: Brokers, rules_before: Rules, staying: Members, rules: Rules
+) -> None:
+    """Refuse to give up replicas if the others would not be enough to keep what is committed."""
+    known = Members.of(before, brokers, rules_before.min_in_sync)
+    if (known.in_sync and not staying.in_sync) or (_whole(known) and not _whole(staying)):
         raise ProtocolError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             "Only replicas that would be given up are in sync with the partition.",
         )
-    changed = with_members(changed, members.in_sync, members, brokers, rules)
-    leader = changed.leader
-    if leader not in changed.replicas and changed.has_leader:
-        staying = (b for b in members.in_sync if b in brokers.serving)
-        leader = next(staying, members.in_sync[0])
-    return replace(changed, leader=leader, leader_epoch=LeaderEpoch(before.leader_epoch + 1))
+    if len(staying.counting) < min(rules.min_in_sync, len(known.counting)):
+        raise ProtocolError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"Too few of the replicas that would stay are in sync ({len(staying.counting)}, and "
+            f"min.insync.replicas is {rules.min_in_sync}): wait until another one has caught up, "
+            "or name an assignment that keeps those that are in sync.",
+        )
+
+
+def _whole(members: Members) -> Replicas:
+    """Members of the in-sync set that have lost nothing."""
+    complete = members.complete
+    return tuple(b for b in members.in_sync if b in complete)

@@ -125,3 +125,9 @@ class Members:
     ) -> tuple[BrokerId, ...]:
         """Those of the candidates that stand so."""
         return tuple(b for b in candidates if self.standings[b] in standings)
+
+    @property
+    def counting(self) -> frozenset[BrokerId]:
+        """The brokers that held every committed record, whatever they lost since: by contract all
+        of them but one fewer than `min.insync.replicas` may lose what they wrote."""
+        return frozenset((*self.in_sync, *self.eligible, *self.lossy))

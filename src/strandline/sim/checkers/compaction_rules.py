@@ -171,7 +171,7 @@ class CompactionRules:
                     return
                 self._note_tombstone(model, was.offset)
             elif found is None or (found.offset, found.value) != (was.offset, was.value):
-                if found is not None and found.offset > was.offset and _is_unread(found, before):
+                if _may_be_followed(was, found, before):
                     continue
                 self._add(model, f"has {_words(found)} for {key!r}, and had {_words(was)}")
                 return
@@ -198,6 +198,17 @@ def _is_unread(found: Newest, content: Content) -> bool:
     return any(
         batch.base_offset <= found.offset < batch.next_offset
         and _records(batch, content.remains) is None
+        for batch in content.batches
+    )
+
+
+def _may_be_followed(was: Newest, found: Newest | None, content: Content) -> bool:
+    """Whether a later record of the key may be in a batch of which nothing is known. Batches at the
+    start of a log are read when they are compacted, those behind them perhaps never."""
+    if found is not None:
+        return found.offset > was.offset and _is_unread(found, content)
+    return any(
+        batch.base_offset > was.offset and _records(batch, content.remains) is None
         for batch in content.batches
     )
 
