@@ -86,6 +86,14 @@ def test_the_minimum_is_not_lowered_while_more_is_lost_than_it_allows(change: st
         assert len(it.skipped) == 1
 
 
+@pytest.mark.parametrize("how", ["kill 1 down=1s", "power-cut 1 mode=none down=1s"])
+def test_beyond_what_is_promised_the_minimum_is_lowered_and_that_is_remembered(how: str) -> None:
+    with stage(BEYOND) as it:
+        it.do(how, "alter-config t min.insync.replicas=1")
+        assert it.skipped == []
+        assert it.scene.budget.is_exceeded is how.startswith("power-cut")
+
+
 def test_the_minimum_of_all_is_not_that_of_a_topic_with_its_own() -> None:
     with stage() as it:
         it.do("alter-config t min.insync.replicas=2")

@@ -112,6 +112,10 @@ class Budget:
         """An administrator asks for that. It is not known when it takes effect."""
         for name, least in self._minimums_with(topic, value).items():
             self._note_minimum(name, least)
+            for number, state in self._world.image.topics[name].partitions.items():
+                at = TopicPartition(name, number)
+                if at in self._crashed:
+                    self._judge(at, state)
 
     def may_lose(self, machine: Machine) -> bool:
         """Whether this broker may lose what it wrote."""
