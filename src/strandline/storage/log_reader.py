@@ -188,34 +188,35 @@ class LogReader:
 
     def max_timestamp_offset(self) -> TimestampedOffset | None:
         """The first record with the largest timestamp in the log; None when there is none."""
-        first, *others = self._segments.all
-        best = self._newest_in(first)
-        for segment in others:
-            largest = segment.largest_timestamp().timestamp
-            if largest >= 0 and (best is None or largest > best.timestamp):
-                best = self._first_at_least(segment, largest) or best
+        best: TimestampedOffset | None = None
+        for segment in self._segments.all:
+            least = 0 if best is None else best.timestamp + 1
+            best = self._newest_in(segment, least) or best
         return best
 
-    def _newest_in(self, segment: Segment) -> TimestampedOffset | None:
-        """The first record with the largest timestamp that is not below the log start."""
+    def _newest_in(self, segment: Segment, least: int) -> TimestampedOffset | None:
+        """The first record with the largest timestamp that is not below the log start; None if that
+        is smaller than `least`."""
         largest = segment.largest_timestamp().timestamp
-        if largest < 0:
+        if largest < least:
             return None
         found = self._first_at_least(segment, largest)
-        log_start = self._offsets.log_start_offset
-        if found is not None or log_start <= segment.base_offset:
+        if found is not None:
             return found
-        # The record with it was deleted: of those that are left another one is the newest.
-        newest = -1
-        start = segment.floor_position(log_start).position
+        # The record with it was deleted, or compacted away, and its batch stays for its producer's
+        # sake: of those that are left another one is the newest.
+        log_start, newest = self._offsets.log_start_offset, least - 1
+        start = segment.floor_position(max(log_start, segment.base_offset)).position
         for position, header in headers_between(segment.log, start, segment.size):
-            if header.base_offset >= log_start:
-                newest = max(newest, header.max_timestamp)
-            elif header.last_offset >= log_start:
-                for record in self._records_at(segment, position, header):
-                    if record.offset >= log_start:
-                        newest = max(newest, record.timestamp)
-        return None if newest < 0 else self._first_at_least(segment, newest)
+            if header.max_timestamp <= newest or header.last_offset < log_start:
+                continue
+            if header.base_offset >= log_start and header.record_count:
+                newest = header.max_timestamp
+                continue
+            for record in self._records_at(segment, position, header):
+                if record.offset >= log_start:
+                    newest = max(newest, record.timestamp)
+        return None if newest < least else self._first_at_least(segment, newest)
 
     def end_offset_for_epoch(self, epoch: LeaderEpoch) -> tuple[LeaderEpoch, Offset]:
         """The largest epoch up to `epoch` that this log has, and where it ends (KIP-101)."""

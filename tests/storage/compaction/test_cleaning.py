@@ -371,3 +371,24 @@ def test_a_follower_takes_over_what_is_left_and_keeps_it_in_a_crash(world: World
 def _batches_of(log: Log) -> list[tuple[BatchHeader, bytes]]:
     data = Kit.bytes_from(log, 0)
     return [(h, data[p : p + h.size_bytes]) for p, h in iterate_headers(data)]
+
+
+def test_the_newest_record_is_one_that_is_left(world: World) -> None:
+    """The newest batch is empty, and stays for its producer's sake (seed 120007416)."""
+    log = world.create(replace(COMPACTED, segment_bytes=100_000))
+    put(log, (b"old", b"1"), now_ms=NOW_MS + 100)
+    closed(log)
+    numbered = {"producer_epoch": ProducerEpoch(0), "base_sequence": 0}
+    put(log, (b"a", b"1"), now_ms=NOW_MS + 900, producer_id=ProducerId(7), **numbered)
+    newest = put(log, (b"b", b"1"), now_ms=NOW_MS + 500)
+    put(log, (b"a", b"2"), now_ms=NOW_MS + 300)
+    closed(log)
+    put(log, (b"c", b"1"), now_ms=NOW_MS + 200)
+    compact(world.files, log)
+    empty = [batch for batch in every_batch(log) if not batch.record_count]
+    assert [batch.max_timestamp for batch in empty] == [NOW_MS + 900]
+    for reopened in (False, True):
+        current = world.reopen(log) if reopened else log
+        found = current.reader.max_timestamp_offset()
+        assert found is not None
+        assert (found.timestamp, found.offset) == (NOW_MS + 500, newest)
