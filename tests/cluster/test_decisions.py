@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -11,22 +12,29 @@ from strandline.cluster.controller import (
     ConfigAlteration,
     ConfigReplacement,
     ConfigsAltered,
+    Decision,
+    PartitionsSpec,
     ProducerIdBlock,
+    ReassignmentRequest,
     TopicDeleted,
     TopicReference,
     TopicSpec,
     allocate_producer_ids,
     alter_configs,
+    alter_partitions,
+    alter_reassignments,
     become_controller,
     bootstrap,
+    create_partitions,
     delete_topics,
     incremental_alter_configs,
+    reconcile,
     register_broker,
     step_down,
 )
 from strandline.cluster.controller.topic_writes import topic_creation
 from strandline.cluster.image import ClusterImage
-from strandline.cluster.store import BadVersion, DataSet, NodeExists, NoNode, SetData
+from strandline.cluster.store import BadVersion, DataSet, NodeExists, SetData
 from strandline.cluster.tree import NodeTree
 from strandline.cluster.znodes import (
     BrokerNode,
@@ -224,8 +232,47 @@ def test_settings_do_not_come_after_the_deletion_of_their_topic() -> None:
     change = alteration(TOPIC, "orders", Alteration("flush.ms", SET, "1"))
     late = incremental_alter_configs(story.image, [change], story.config)
     story.follow(delete_topics(story.image, [TopicReference("orders")]))
-    with pytest.raises(NoNode):
+    with pytest.raises(BadVersion):
         story.tree.multi(late.operations)
+
+
+@pytest.mark.parametrize(
+    "what", ["members", "move", "partitions", "settings", "deletion", "states"]
+)
+def test_a_decision_about_a_topic_is_not_for_the_next_of_its_name(what: str) -> None:
+    """The nodes of the new topic have the former one's versions. It must not get its id."""
+    story = Story(3)
+    story.place("orders", [1, 2])
+    at = TopicPartition("orders", 0)
+    first = story.image.topics["orders"].topic_id
+    decisions: dict[str, Decision[Any]] = {
+        "members": alter_partitions(
+            story.image, ONE, story.epoch(1), [story.proposal(1, topic="orders")], story.policy
+        ),
+        "move": alter_reassignments(
+            story.image, [ReassignmentRequest(at, [TWO, BrokerId(3)])], story.policy
+        ),
+        "partitions": create_partitions(story.image, [PartitionsSpec("orders", 2)]),
+        "settings": incremental_alter_configs(
+            story.image,
+            [alteration(TOPIC, "orders", Alteration("flush.ms", SET, "1"))],
+            story.config,
+        ),
+        "deletion": delete_topics(story.image, [TopicReference(topic_id=first)]),
+    }
+    story.leave(2)
+    decisions["states"] = reconcile(story.image, story.policy)
+    story.join(2)
+    late = decisions[what]
+    assert late.operations
+    assert not [each for each in late.results if getattr(each, "refusal", None)]
+    story.follow(delete_topics(story.image, [TopicReference("orders")]))
+    story.place("orders", [2, 3])
+    before = story.image.topics["orders"]
+    assert before.topic_id != first
+    with pytest.raises(BadVersion):
+        story.do(late.operations)
+    assert story.image.topics["orders"] == before
 
 
 # ── producer ids ───────────────────────────────────────────────────────────────────────────────

@@ -165,6 +165,30 @@ def test_a_dead_replica_that_may_be_elected_is_waited_for(
     assert outcome(client) == (ErrorCode.REQUEST_TIMED_OUT, 0)
 
 
+def test_i27_a_member_that_left_is_waited_for_until_it_is_known_whether_it_is_eligible(
+    make_cluster: Callable[..., Cluster],
+) -> None:
+    """The answer to the leader's proposal comes before the metadata that tell who may be elected,
+    and a session that has ended tells nothing about that."""
+    cluster = make_cluster()
+    cluster.create_topic(replicas=(1, 2), min_insync_replicas="2")
+    cluster.produce(b"m0", b"m1", b"m2")
+    cluster.fetch(B, 3)
+    # Another broker is the controller, and what it has written is not known here yet.
+    cluster.world.node.controller_loop.act = lambda now: None  # type: ignore[method-assign]
+    client = delete(cluster, 2, timeout_ms=100)
+    cluster.leave(B)
+    cluster.world.turn()
+    state = cluster.state()
+    assert state.in_sync_replicas == (1, B)
+    cluster.replica().in_sync_committed((A,), state.partition_epoch + 1, cluster.world.now)
+    cluster.world.turn()
+    assert client.answers == []
+    cluster.set_state(isr=(1,), elr=(B,), new_epoch=False)
+    cluster.world.advance(100)
+    assert outcome(client) == (ErrorCode.REQUEST_TIMED_OUT, 0)
+
+
 def test_i40_delete_records_ends_when_no_absent_replica_may_be_elected(
     make_cluster: Callable[..., Cluster],
 ) -> None:

@@ -33,6 +33,7 @@ from strandline.cluster.store import (
     Zxid,
 )
 from strandline.cluster.znodes import (
+    DELETIONS,
     AclNode,
     BrokerNode,
     ClusterIdNode,
@@ -77,6 +78,9 @@ class ClusterImage:
     configs: Mapping[ConfigResource, Versioned[ConfigNode]] = field(default_factory=dict)
     producer_id_block: Versioned[ProducerIdBlockNode | None] | None = None
     requested_deletions: frozenset[str] = frozenset()
+    deletions_version: int | None = None
+    """Version of the node below which deletions are asked for: each removal of topics moves it.
+    None while there is no such node."""
     adopted_by: frozenset[BrokerId] = frozenset()
     """Brokers that took in the logs they found in their directories, which they do once."""
     registrations: Mapping[BrokerId, RegistrationNode] = field(default_factory=dict)
@@ -163,6 +167,7 @@ class _Step:
         self._brokers = _Draft(image.brokers)
         self._configs = _Draft(image.configs)
         self._requested_deletions = image.requested_deletions
+        self._deletions_version = image.deletions_version
         self._adopted_by = image.adopted_by
         self._registrations = _Draft(image.registrations)
         self._cluster_id = image.cluster_id
@@ -263,6 +268,7 @@ class _Step:
             configs=self._configs.current,
             producer_id_block=self._producer_id_block,
             requested_deletions=self._requested_deletions,
+            deletions_version=self._deletions_version,
             adopted_by=self._adopted_by,
             registrations=self._registrations.current,
             feature_levels=self._feature_levels,
@@ -305,6 +311,8 @@ class _Step:
         elif path == ControllerEpochNode.path:
             epoch = ControllerEpochNode.decode(data).epoch
             self._controller_epoch = Versioned(epoch, stat.version)
+        elif path == DELETIONS:
+            self._deletions_version = stat.version
         elif path == ProducerIdBlockNode.path:
             self._producer_id_block = Versioned(ProducerIdBlockNode.decode(data), stat.version)
         elif path == FeatureNode.path:
@@ -317,6 +325,8 @@ class _Step:
             self._controller = None
         elif path == ControllerEpochNode.path:
             self._controller_epoch = None
+        elif path == DELETIONS:
+            self._deletions_version = None
         elif path == ProducerIdBlockNode.path:
             self._producer_id_block = None
         elif path == FeatureNode.path:

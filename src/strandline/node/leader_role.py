@@ -266,9 +266,12 @@ class LeaderRole:
         """
         leader = self.state
         state = self._host.metadata.image.partition(self._replica.topic_partition)
-        electable = (
-            set(leader.in_sync.maximal) if state is None else {*leader.in_sync.maximal, *state.elr}
-        )
+        electable = set(leader.in_sync.maximal)
+        if state is not None:
+            electable.update(state.elr)
+            if state.partition_epoch < leader.partition_epoch:
+                # A set was committed, and who of the former one is eligible is not known yet.
+                electable.update(state.in_sync_replicas)
         return leader.low_watermark(
             self._log.offsets.log_start_saved,
             lambda b: b in electable or self._host.is_there(b, self._replica.topic_partition),

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from strandline.cluster.controller import (
     adoption,
+    decision,
     in_sync_proposals,
     leader_elections,
     partition_repair,
@@ -38,21 +39,23 @@ _true_repaired = partition_repair.repaired
 _true_standing = Brokers.standing
 _true_with_members = partition_repair.with_members
 
+_CONTROLLER: Final = adoption.__package__
+
+
+def _modules(*names: str) -> tuple[object, ...]:
+    """Of the controller's decisions: the package has functions of these names."""
+    return tuple(import_module(f"{_CONTROLLER}.{name}") for name in names)
+
+
 _FENCED: Final = (
     adoption,
+    decision,
+    *_modules("alter_configs", "create_topics", "producer_ids"),
+)
+_FENCED_FROM_DELETIONS: Final = (
     reconciliation,
     state_writes,
-    # The package has functions of these names.
-    *(
-        import_module(f"{adoption.__package__}.{name}")
-        for name in (
-            "alter_configs",
-            "create_partitions",
-            "create_topics",
-            "delete_topics",
-            "producer_ids",
-        )
-    ),
+    *_modules("alter_configs", "create_partitions", "delete_topics"),
 )
 
 
@@ -272,6 +275,12 @@ CONTROLLING: Final = (
         "Every write of a controller checks that its reign is the present one (KAFKA-6082).",
         ("I-18",),
         _NO_FENCE,
+    ),
+    Mutant(
+        "compare-deletions",
+        "What was decided about a topic is not written to the next one of its name.",
+        ("I-18",),
+        patch_all(_FENCED_FROM_DELETIONS, fenced_from_deletions=decision.fenced),
     ),
     Mutant(
         "compare-and-set-states",

@@ -18,6 +18,7 @@ from strandline.cluster.controller.decision import (
     Refusal,
     duplicates,
     fenced,
+    fenced_from_deletions,
     refuse_duplicate,
 )
 from strandline.cluster.controller.topic_writes import config_write
@@ -156,7 +157,10 @@ def _decide(
             results[key] = ConfigsAltered(*key)
         except ProtocolError as error:
             results[key] = ConfigsAltered(*key, Refusal.of(error))
-    return Decision(tuple(results.values()), () if validate_only else fenced(image, operations))
+    has_topics = any(request.kind == ResourceKind.TOPIC for request in requests)
+    fence = fenced_from_deletions if has_topics else fenced
+    write = () if validate_only else fence(image, operations)
+    return Decision(tuple(results.values()), write)
 
 
 def _resource(kind: int, name: str, broker: BrokerConfig) -> ConfigResource:

@@ -19,7 +19,7 @@ from strandline.cluster.controller.decision import (
     check_partitions_per_request,
     controller_epoch,
     duplicates,
-    fenced,
+    fenced_from_deletions,
     refuse_duplicate,
 )
 from strandline.cluster.controller.manual_assignment import (
@@ -89,7 +89,8 @@ def create_partitions(
             results[spec.name] = PartitionsAdded(spec.name, spec.partition_count)
         except ProtocolError as error:
             results[spec.name] = PartitionsAdded(spec.name, refusal=Refusal.of(error))
-    return Decision(tuple(results.values()), () if validate_only else fenced(image, operations))
+    write = () if validate_only else fenced_from_deletions(image, operations)
+    return Decision(tuple(results.values()), write)
 
 
 def _existing(image: ClusterImage, spec: PartitionsSpec) -> TopicImage:

@@ -9,7 +9,7 @@ from typing import Final, Generic, TypeAlias, TypeVar
 
 from strandline.cluster.image import ClusterImage
 from strandline.cluster.store import Check, Operation
-from strandline.cluster.znodes import ControllerEpochNode
+from strandline.cluster.znodes import DELETIONS, ControllerEpochNode
 from strandline.errors import ErrorCode, InvariantViolated, ProtocolError
 
 MAX_PARTITIONS_PER_REQUEST: Final = 10_000
@@ -52,6 +52,19 @@ def fenced(image: ClusterImage, operations: Sequence[Operation]) -> tuple[Operat
         return ()
     epoch = _epoch(image)
     return (Check(ControllerEpochNode.path, epoch[1]), *operations)
+
+
+def fenced_from_deletions(
+    image: ClusterImage, operations: Sequence[Operation]
+) -> tuple[Operation, ...]:
+    """As `fenced`, for what is written to topics: also behind a check that none was removed since.
+
+    A topic that was made anew has the paths of the former one of its name, and its nodes begin with
+    the same versions. Versions alone would let a decision about the former topic pass.
+    """
+    if not operations or image.deletions_version is None:
+        return fenced(image, operations)
+    return fenced(image, (Check(DELETIONS, image.deletions_version), *operations))
 
 
 def controller_epoch(image: ClusterImage) -> int:

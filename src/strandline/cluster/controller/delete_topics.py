@@ -17,9 +17,9 @@ from strandline.cluster.controller.decision import (
     Refusal,
     always,
     duplicates,
-    fenced,
+    fenced_from_deletions,
 )
-from strandline.cluster.controller.topic_writes import REMOVALS_PER_MULTI, topic_removal
+from strandline.cluster.controller.topic_writes import REMOVALS_PER_MULTI, REMOVED, topic_removal
 from strandline.cluster.image import ClusterImage, TopicImage
 from strandline.cluster.store import Create, Operation
 from strandline.cluster.znodes import deletion_path
@@ -66,7 +66,7 @@ def delete_topics(
     same = duplicates(topic.name for topic in found.values() if topic is not None)
     results: dict[TopicReference, TopicDeleted] = {}
     operations: list[Operation] = []
-    total = 0
+    total, removed = 0, False
     for reference in references:
         if reference in results:
             continue
@@ -86,13 +86,16 @@ def delete_topics(
             count = len(topic.partitions)
             if total + count <= REMOVALS_PER_MULTI:
                 operations += topic_removal(image, topic)
+                removed = True
             elif topic.name not in image.requested_deletions:
                 operations.append(Create(deletion_path(topic.name)))
             total += count
             results[reference] = TopicDeleted(topic.name, topic.topic_id)
         else:
             results[reference] = TopicDeleted(reference.name, reference.topic_id, refusal)
-    return Decision(tuple(results.values()), fenced(image, operations))
+    if removed:
+        operations.append(REMOVED)
+    return Decision(tuple(results.values()), fenced_from_deletions(image, operations))
 
 
 def _find(image: ClusterImage, reference: TopicReference) -> TopicImage | None:

@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterator
 from itertools import islice
 from typing import Final
 
-from strandline.cluster.controller.decision import Decision, controller_epoch, fenced
+from strandline.cluster.controller.decision import Decision, controller_epoch, fenced_from_deletions
 from strandline.cluster.controller.events import (
     DeletionDropped,
     Event,
@@ -35,6 +35,7 @@ from strandline.cluster.controller.policy import ControllerPolicy, rules_of
 from strandline.cluster.controller.standings import Brokers
 from strandline.cluster.controller.state_writes import StateWrites
 from strandline.cluster.controller.topic_writes import (
+    REMOVED,
     STATES_PER_MULTI,
     first_state,
     missing_partition_creation,
@@ -106,11 +107,11 @@ def _deletions(
         marker = Delete(deletion_path(name))
         topic = image.topics.get(name)
         if topic is None or not policy.is_deletion_enabled:
-            return Decision((DeletionDropped(name),), fenced(image, [marker]))
+            return Decision((DeletionDropped(name),), fenced_from_deletions(image, [marker]))
         operations, left = removal_step(image, topic, PARTITIONS_PER_MULTI)
         if not left:
-            operations.append(marker)
-        return Decision((TopicRemoved(name, left),), fenced(image, operations))
+            operations += [marker, REMOVED]
+        return Decision((TopicRemoved(name, left),), fenced_from_deletions(image, operations))
     return Decision(())
 
 
@@ -183,7 +184,7 @@ def _first_elections(
                 states[number] = state
                 events.append(PartitionStarted(TopicPartition(name, number), state.leader))
         operations += missing_partition_creation(topic, states)
-    return Decision(tuple(events), fenced(image, operations))
+    return Decision(tuple(events), fenced_from_deletions(image, operations))
 
 
 def _topics(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from strandline.cluster.controller.decision import controller_epoch, fenced
+from strandline.cluster.controller.decision import controller_epoch, fenced_from_deletions
 from strandline.cluster.image import ClusterImage, PartitionImage, TopicImage
 from strandline.cluster.store import Operation, SetData
 from strandline.cluster.znodes import PartitionStateNode, TopicNode, state_path
@@ -47,7 +47,7 @@ class StateWrites:
             SetData(node.path, node.encode(), self._image.topics[name].version)
             for name, node in self._assignments.items()
         )
-        return fenced(self._image, [*self._operations, *assignments])
+        return fenced_from_deletions(self._image, [*self._operations, *assignments])
 
     def _put_state(self, key: TopicPartition, topic: TopicImage, partition: PartitionImage) -> None:
         former = topic.states[key.partition]

@@ -17,6 +17,7 @@ from strandline.cluster.assignment import Replicas
 from strandline.cluster.image import ClusterImage, TopicImage
 from strandline.cluster.store import Check, Create, Delete, Operation, SetData
 from strandline.cluster.znodes import (
+    DELETIONS,
     ConfigNode,
     ConfigResource,
     PartitionStateNode,
@@ -74,6 +75,10 @@ def missing_partition_creation(
             operations.append(Create(partition_path(partition)))
         operations.append(Create(state_path(partition), state.encode()))
     return operations
+
+
+REMOVED: Final = SetData(DELETIONS, b"")
+"""Goes with the removal of topics: what was decided before it is refused."""
 
 
 def topic_removal(image: ClusterImage, topic: TopicImage) -> list[Operation]:

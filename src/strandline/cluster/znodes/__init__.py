@@ -33,6 +33,7 @@ from strandline.cluster.znodes.singles import (
 )
 from strandline.cluster.znodes.tokens import TOKEN_SKELETON, TokenNode, token_path
 from strandline.cluster.znodes.topics import (
+    DELETIONS,
     PartitionStateNode,
     TopicNode,
     deletion_path,
@@ -45,6 +46,7 @@ from strandline.cluster.znodes.topics import (
 __all__ = [
     "ACL_SKELETON",
     "CLUSTER_DEFAULT",
+    "DELETIONS",
     "NO_PREVIOUS_EPOCH",
     "TOKEN_SKELETON",
     "AclNode",
