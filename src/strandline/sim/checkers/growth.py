@@ -1,4 +1,4 @@
-"""The log end offset of a replica by time, back to its last truncation or election.
+"""The log end offset of a replica by time, back to its last truncation, election or loading.
 
 Knows offsets and times, and no log.
 """
@@ -18,7 +18,7 @@ class Growth:
         self._times_us: list[int] = []
 
     def begin(self, end: int, now_us: int) -> None:
-        """Forget earlier ends: the replica was elected, or its log truncated."""
+        """Forget earlier ends: the replica was elected, or its log truncated or loaded."""
         self._ends, self._times_us = [end], [now_us]
 
     def note(self, end: int, now_us: int) -> None:
@@ -28,6 +28,11 @@ class Growth:
             return
         self._ends.append(end)
         self._times_us.append(now_us)
+
+    @property
+    def begun_us(self) -> int:
+        """Since when this is known; 0 if nothing is."""
+        return self._times_us[0] if self._times_us else 0
 
     def longer_since_us(self, offset: int) -> int | None:
         """Since when the log was longer than `offset`; None: it is not, or that is not known."""

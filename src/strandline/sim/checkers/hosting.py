@@ -75,6 +75,7 @@ class Hosting:
         # First: what lies below the log start is read with other eyes.
         model.mark = mark_without_role(log)
         model.read_anew()
+        model.growth.begin(log.log_end_offset, self.machine.world.schedule.now_us)
         partition.models[broker] = model
         rules.replica.check_end(model)
         rules.replica.check_epoch_table(model)

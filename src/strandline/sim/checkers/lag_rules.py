@@ -1,6 +1,7 @@
 """A replica that lags leaves the in-sync set, and one that keeps up joins it: I-53.
 
-A follower lags for as long as its leader has had the first record that the follower lacks. Within
+A follower lags for as long as its leader has had the first record that the follower lacks, and not
+for longer than its log has been without it: a truncation, or a new disk, begins that time. Within
 `replica.lag.time.max.ms` and half of it (so often a leader looks), and the time that its proposal
 takes, such a follower must be out of the set, or acks=all waits for it for ever (F-15, F-25).
 
@@ -136,7 +137,10 @@ class LagRules:
                 continue
             lacks_since_us = model.growth.longer_since_us(follower.log.log_end_offset)
             self._findings.counters["followers compared"] += 1
-            if lacks_since_us is not None and max(lacks_since_us, since_us) < before_us:
+            if lacks_since_us is None:
+                continue
+            lacks_since_us = max(lacks_since_us, follower.growth.begun_us)
+            if max(lacks_since_us, since_us) < before_us:
                 now_us = self._world.schedule.now_us
                 self._findings.add(
                     "I-53",
