@@ -8,7 +8,8 @@ from uuid import UUID
 
 import pytest
 
-from strandline.errors import ErrorCode
+from strandline.errors import ErrorCode, InvariantViolated
+from strandline.groups.offset_records import OffsetRecord
 from strandline.groups.requests import Token
 from strandline.groups.settings import GroupSettings
 from strandline.protocol.messages.offset_delete import (
@@ -22,6 +23,7 @@ from strandline.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopics,
     OffsetFetchResponseTopics,
 )
+from strandline.protocol.messages.offsets_topic import OffsetCommitValue
 from strandline.types import NO_TOPIC_ID, TopicPartition
 from tests.groups.world import World
 
@@ -74,6 +76,25 @@ class TestCommit:
             world.advance(9_000)
             world.commit((0, 5), generation=generation, member_id=member)
         assert world.heartbeat(member, generation) == ErrorCode.NONE
+
+    def test_retention_for_ever(self, world: World) -> None:
+        forever = 2**63 - 1
+        assert world.commit_error((0, 5), version=2, retention_time_ms=forever) == ErrorCode.NONE
+        assert world.commit_error((0, 6), group="other") == ErrorCode.NONE
+        successor = world.fail_over(2)
+        successor.advance(successor.settings.offsets_retention_ms * 2)
+        assert successor.offsets() == {ORDERS_0: 5}
+        assert successor.offsets("other") == {}
+
+    def test_a_record_that_cannot_be_written_holds_up_no_other(self, world: World) -> None:
+        served = world.coordinator._shards.at(0)
+        assert served is not None
+        record = OffsetRecord("g", ORDERS_0, OffsetCommitValue(offset=2**63))
+        with pytest.raises(InvariantViolated):
+            served.shard.append([record], world.now)
+        assert not served.shard.is_writing("g")
+        assert world.commit_error((0, 5)) == ErrorCode.NONE
+        assert world.offsets(require_stable=True) == {ORDERS_0: 5}
 
     def test_metadata_too_large(self, world_type: type[World]) -> None:
         world = world_type(GroupSettings(offset_metadata_max=4))

@@ -54,6 +54,9 @@ from strandline.types import (
 _BROKER_RETENTION = -1
 """The retention time of a commit that leaves it to the broker."""
 
+_LATEST_MS = 2**63 - 1
+"""The latest time that a record can hold: "for ever", in the commits of old clients."""
+
 _GROUP_ID_NOT_FOUND_SINCE = 9
 """The version of OffsetCommit from which on an unknown group has an error of its own."""
 
@@ -103,7 +106,7 @@ class OffsetService:
     ) -> tuple[OffsetCommitResponse, list[OffsetRecord]]:
         expire_ms = NO_TIMESTAMP
         if request.retention_time_ms != _BROKER_RETENTION:
-            expire_ms = now.wall_ms + request.retention_time_ms
+            expire_ms = min(now.wall_ms + request.retention_time_ms, _LATEST_MS)
         response = OffsetCommitResponse()
         records: list[OffsetRecord] = []
         for topic in request.topics:

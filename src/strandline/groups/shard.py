@@ -164,7 +164,10 @@ class Shard:
         *,
         producer: TransactionalProducer | None = None,
     ) -> int:
-        """Write records as one batch, maybe of a transaction; returns the append's id."""
+        """Write records as one batch, maybe of a transaction; returns the append's id. Raises
+        `InvariantViolated` for records that cannot be encoded, and then nothing has happened."""
+        # First of all: an append that is pending and never handed out would hold up all others.
+        encoded = tuple(encode_record(record) for record in records)
         self._surroundings.appends += 1
         append_id = self._surroundings.appends
         outcomes = [] if outcome is None else [outcome]
@@ -177,13 +180,7 @@ class Shard:
             pending.producer_id = producer.producer_id
             self.offsets.begin_pending(append_id, producer.producer_id, offsets)
         self._surroundings.outbox.append(
-            AppendRecords(
-                append_id,
-                self.partition,
-                self.leader_epoch,
-                tuple(encode_record(record) for record in records),
-                producer,
-            )
+            AppendRecords(append_id, self.partition, self.leader_epoch, encoded, producer)
         )
         self._expect_end(append_id, now)
         return append_id

@@ -159,12 +159,17 @@ class Shard:
         """Write what ids are to become, as one batch.
 
         `durable` runs when the changes are the state, before `answer`; `refused` if they never
-        will be.
+        will be. Raises `InvariantViolated` for changes that cannot be encoded, and for an id that
+        is being changed; then nothing has happened.
         """
         wanted = tuple(changes)
         for each in wanted:
             if each.entry.is_pending:
                 raise InvariantViolated(f"{each.entry.transactional_id} is being changed already.")
+        # Before anything is pending, which would be so for ever.
+        version = self._surroundings.version()
+        records = tuple(encode_record(c.entry.transactional_id, c.target, version) for c in wanted)
+        for each in wanted:
             each.entry.is_pending = True
         self._surroundings.appends += 1
         append_id = self._surroundings.appends
@@ -173,8 +178,6 @@ class Shard:
         self._surroundings.appending[append_id] = self
         if answer is not None:
             self._surroundings.awaited[append_id] = deadline_ms
-        version = self._surroundings.version()
-        records = tuple(encode_record(c.entry.transactional_id, c.target, version) for c in wanted)
         self.outbox.add(AppendRecords(append_id, self.partition, self.leader_epoch, records))
 
     def appended(self, append_id: int, error: ErrorCode | None, now: Instant) -> None:
