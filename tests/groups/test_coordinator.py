@@ -168,6 +168,19 @@ class TestOwnership:
         assert world.heartbeat("m", 1) is ErrorCode.NOT_COORDINATOR
         assert world.load(epoch=6) is not None
 
+    def test_a_topic_that_is_made_again_begins_with_the_first_epoch(self, world: World) -> None:
+        world.load(epoch=5)
+        world.commit((0, 5))
+        world.hold = True
+        token = world.commit((0, 6))
+        world.run(world.coordinator.unload_partition(0, None, world.now))
+        told = [(0, ErrorCode.NOT_COORDINATOR)]
+        assert world.outcomes(world.replies[token].topics[0]) == told
+        assert world.load(epoch=0, records=[]) is not None
+        world.release()  # the late end of the append means nothing any more
+        assert world.offsets() == {}
+        assert world.load(epoch=1, records=[]) is not None
+
     def test_giving_up_while_loading(self, world_type: type[World]) -> None:
         world = world_type(load=False)
         world.run(world.coordinator.start_loading(0, LeaderEpoch(1), world.now))

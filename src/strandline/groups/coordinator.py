@@ -353,16 +353,19 @@ class GroupCoordinator:
         more, report = self.finish_loading(partition, epoch, now)
         return effects + more, report
 
-    def unload_partition(self, partition: int, epoch: LeaderEpoch, now: Instant) -> list[Effect]:
-        """Another broker leads this partition, since `epoch`. Late news of older epochs is ignored.
+    def unload_partition(
+        self, partition: int, epoch: LeaderEpoch | None, now: Instant
+    ) -> list[Effect]:
+        """Another broker leads this partition, since `epoch`; None: its topic was deleted. Late
+        news of older epochs is ignored.
 
         Everyone who waits is answered NOT_COORDINATOR; the state is dropped.
         """
-        if self._shards.is_news(partition, epoch):
+        if epoch is None or self._shards.is_news(partition, epoch):
             self._give_up(partition, epoch, now)
         return self._drain()
 
-    def _give_up(self, partition: int, epoch: LeaderEpoch, now: Instant) -> None:
+    def _give_up(self, partition: int, epoch: LeaderEpoch | None, now: Instant) -> None:
         given_up = self._shards.give_up(partition, epoch)
         if given_up is not None:
             given_up.stop(now)

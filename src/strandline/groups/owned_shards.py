@@ -37,7 +37,8 @@ class OwnedShards:
         self._partition_count = partition_count
         self._owned: dict[int, _Owned] = {}
         self._newest_epochs: dict[int, LeaderEpoch] = {}
-        """The newest epoch heard of, for every partition ever owned or given up."""
+        """The newest epoch heard of, for every partition that was owned or given up since its topic
+        was made."""
 
     def __iter__(self) -> Iterator[ServedShard]:
         for owned in self._owned.values():
@@ -94,8 +95,12 @@ class OwnedShards:
         """The partition is loaded."""
         self._owned[partition] = _Owned(epoch, served)
 
-    def give_up(self, partition: int, epoch: LeaderEpoch) -> ServedShard | None:
-        """The epoch is news, and ends what was owned before: given back if it was served."""
-        self._newest_epochs[partition] = epoch
+    def give_up(self, partition: int, epoch: LeaderEpoch | None) -> ServedShard | None:
+        """The epoch is news, and ends what was owned before: given back if it was served. None:
+        the partition is gone with its topic; the epochs of one that is made again begin at 0."""
+        if epoch is None:
+            self._newest_epochs.pop(partition, None)
+        else:
+            self._newest_epochs[partition] = epoch
         owned = self._owned.pop(partition, None)
         return owned.state if owned and isinstance(owned.state, ServedShard) else None

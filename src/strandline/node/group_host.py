@@ -162,6 +162,11 @@ class GroupHost:
         effects = self._coordinator.unload_partition(partition, replica.leader_epoch, now)
         self._carry_out(effects, now)
 
+    def deleted(self, partition: int, now: Instant) -> None:
+        """The topic is gone. To be told of every partition, also of those that others led."""
+        self._loading.done(partition)
+        self._carry_out(self._coordinator.unload_partition(partition, None, now), now)
+
     def _replay(self, load: Load, records: ReadRecords) -> None:
         self._coordinator.replay(load.partition, load.leader_epoch, records)
 

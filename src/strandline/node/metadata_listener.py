@@ -95,13 +95,15 @@ class MetadataListener:
         for topic in delta.topics_deleted:
             for replica in node.replicas.remove(topic, now):
                 node.fetchers.forget(replica)
-                if topic.name == CONSUMER_OFFSETS and node.groups.is_used:
-                    node.groups.host.lost_leadership(replica, now)
-                if topic.name == TRANSACTION_STATE and node.transactions.is_used:
-                    node.transactions.host.lost_leadership(replica, now)
                 if topic.name == SHARE_GROUP_STATE and node.sharing.is_used:
                     node.sharing.host.lost_leadership(replica, now)
                 node.sharing.role_changed(replica.topic_partition, now)
+            # Whether there is a replica here or not: this broker may have led the partition once.
+            for number in topic.partitions:
+                if topic.name == CONSUMER_OFFSETS and node.groups.is_used:
+                    node.groups.host.deleted(number, now)
+                if topic.name == TRANSACTION_STATE and node.transactions.is_used:
+                    node.transactions.host.deleted(number, now)
         if delta.topics_deleted:
             node.sharing.topics_deleted([topic.topic_id for topic in delta.topics_deleted], now)
         if delta.topics_deleted and node.groups.is_used:

@@ -144,6 +144,11 @@ class TransactionHost:
         effects = self._coordinator.unload_partition(partition, replica.leader_epoch)
         self._carry_out(effects, now)
 
+    def deleted(self, partition: int, now: Instant) -> None:
+        """The topic is gone. To be told of every partition, also of those that others led."""
+        self._loading.done(partition)
+        self._carry_out(self._coordinator.unload_partition(partition, None), now)
+
     def _replay(self, load: Load, records: ReadRecords) -> None:
         """Raises `CorruptRecords`: no transaction may end otherwise than was decided."""
         replay_plain(self._coordinator.replay, load, records)

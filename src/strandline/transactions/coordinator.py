@@ -71,7 +71,8 @@ class TransactionCoordinator:
         self._version = version
         self._owned: dict[int, _Owned] = {}
         self._newest_epochs: dict[int, LeaderEpoch] = {}
-        """The newest epoch heard of, for every partition ever owned or given up."""
+        """The newest epoch heard of, for every partition that was owned or given up since its topic
+        was made."""
         self._waiting: dict[int, _Taken] = {}
         """What goes on with a producer id."""
         self._requests = 0
@@ -325,11 +326,15 @@ class TransactionCoordinator:
             owned.shard.start()
         return self._outbox.drain()
 
-    def unload_partition(self, partition: int, epoch: LeaderEpoch) -> list[Effect]:
-        """Another broker leads this partition, since `epoch`. Late news is ignored."""
-        if epoch < self._newest_epochs.get(partition, epoch):
+    def unload_partition(self, partition: int, epoch: LeaderEpoch | None) -> list[Effect]:
+        """Another broker leads this partition, since `epoch`. Late news is ignored. None: its topic
+        was deleted, and the epochs of one that is made again begin at 0."""
+        if epoch is None:
+            self._newest_epochs.pop(partition, None)
+        elif epoch < self._newest_epochs.get(partition, epoch):
             return []
-        self._newest_epochs[partition] = epoch
+        else:
+            self._newest_epochs[partition] = epoch
         self._give_up(partition)
         return self._outbox.drain()
 
