@@ -102,8 +102,13 @@ class ClassicMembers:
             self._shard.reply(call.token, told)
 
         if ends_group:
-            reason = "The last member of the consumer protocol was replaced." if is_stale else None
             members = list(group.members.values())
+            # Beyond Kafka, which looks at the epochs alone: a member that is not there yet may have
+            # been told the generation, and would never ask for the rest of its partitions.
+            is_settled = all(each.is_reconciled_to(group.image.epoch) for each in members)
+            reason = (
+                None if is_settled else "The last member of the consumer protocol was replaced."
+            )
             self._downgrades.downgrade(change, members, reason, now, done)
         else:
             self._steps.sessions.joined(group, member, now)
