@@ -205,6 +205,18 @@ def test_members_are_fenced_and_others_taken_at_their_word(world: World) -> None
     assert pending_commit(world, 5, **stranger) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
+@pytest.mark.parametrize("name", [{"group_instance_id": "i"}, {"member_id": "m"}])
+def test_a_consumer_that_manages_its_partitions_itself_may_have_a_name(
+    world: World, name: dict[str, Any]
+) -> None:
+    for offset in (5, 6):
+        assert pending_commit(world, offset, **name) == ErrorCode.NONE
+    end(world, commits=True)
+    assert world.offsets() == {ORDERS_0: 6}
+    world.stable_group()
+    assert pending_commit(world, 7, **name) == ErrorCode.UNKNOWN_MEMBER_ID
+
+
 def test_a_generation_of_an_unknown_group_is_refused(world: World) -> None:
     error = pending_commit(world, 5, generation_id=3, member_id="m")
     assert error == ErrorCode.ILLEGAL_GENERATION

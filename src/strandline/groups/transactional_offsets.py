@@ -111,6 +111,8 @@ class TransactionalOffsets:
 def _check_commit(request: TxnOffsetCommitRequest, group: Group) -> None:
     if group.state is GroupState.DEAD:
         raise ProtocolError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    if request.generation_id < 0 and group.state is GroupState.EMPTY:
+        return  # by a consumer that manages its partitions itself, and may have a name all the same
     is_anonymous = request.member_id == NO_MEMBER_ID and request.group_instance_id is None
     if is_anonymous and request.generation_id <= NO_GENERATION:
         return
