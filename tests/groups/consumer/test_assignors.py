@@ -163,3 +163,18 @@ def test_range_counts_only_those_that_subscribe() -> None:
         "a": {ORDERS: {0}},
         "b": {ORDERS: {1}, CLICKS: {0, 1, 2}},
     }
+
+
+@pytest.mark.parametrize("name", ASSIGNORS)
+@pytest.mark.parametrize("other", [frozenset({ORDERS}), frozenset({CLICKS})])
+def test_of_a_last_target_only_what_is_there_is_kept(name: str, other: frozenset[UUID]) -> None:
+    """It may have been taken over from an assignment of an earlier topic of the name."""
+    members = {
+        "a": MemberSpec(frozenset({ORDERS}), {ORDERS: frozenset({-1, 2, 3, 9})}),
+        "b": MemberSpec(other),
+    }
+    targets = ASSIGNORS[name](members, {ORDERS: 3, CLICKS: 2})
+    owned = [each for target in targets.values() for each in partitions_of(target)]
+    expected = {(ORDERS, number) for number in range(3)}
+    expected |= {(CLICKS, number) for number in range(2)} if CLICKS in other else set()
+    assert sorted(owned) == sorted(expected)

@@ -124,8 +124,9 @@ class Upgrades:
         for assigned in assignment.assigned_partitions:
             topic = self._cluster.named(assigned.topic)
             if topic is not None:
-                before = found.get(topic.topic_id, frozenset())
-                found[topic.topic_id] = before | frozenset(assigned.partitions)
+                # The assignment may be of an earlier topic of the name, with more partitions.
+                known = {each for each in assigned.partitions if 0 <= each < topic.partition_count}
+                found[topic.topic_id] = found.get(topic.topic_id, frozenset()) | known
         return found
 
     def replace_classic(self, change: Change, classic: Group) -> None:

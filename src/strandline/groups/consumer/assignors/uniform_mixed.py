@@ -1,10 +1,10 @@
 """The assignor `uniform` for members whose subscriptions differ.
 
-Every member keeps of its last target what it still subscribes to. What has no owner goes, topic by
-topic, to the least loaded subscriber. Then partitions move from the most to the least loaded
-subscriber of their topic as long as that evens out two loads that differ by more than one; a move
-for one topic can make another one uneven, so this is repeated, within a bound. Topics with many
-partitions for few members come first, because for them there is least choice.
+Every member keeps of its last target what it still subscribes to, as far as it is there. What has
+no owner goes, topic by topic, to the least loaded subscriber. Then partitions move from the most to
+the least loaded subscriber of their topic as long as that evens out two loads that differ by more
+than one; a move for one topic can make another one uneven, so this is repeated, within a bound.
+Topics with many partitions for few members come first, because for them there is least choice.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ class _Work:
             for topic_id, numbers in spec.target.items():
                 if topic_id in spec.topic_ids:
                     for partition in sorted(numbers):
-                        self._give(topic_id, partition, member)
+                        if 0 <= partition < partition_counts[topic_id]:
+                            self._give(topic_id, partition, member)
         self.topic_ids = sorted(self._subscribers, key=self._rank)
 
     def _rank(self, topic_id: TopicId) -> tuple[float, int, TopicId]:
