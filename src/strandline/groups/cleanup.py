@@ -55,25 +55,27 @@ class Cleanup:
             nothing_left = self._shard.offsets.touched(group.group_id) == frozenset(expired)
             if nothing_left and group.state is GroupState.EMPTY and not group.pending_joins:
                 records.append(self._bury(group))
+        ending: list[ConsumerGroup] = []
         for consumers in list(self._shard.consumer_groups.values()):
-            records += self._expired_of(consumers, now)
+            expired = list(self._expired_of(consumers, now))
+            records += _tombstones(consumers.group_id, expired)
+            nothing_left = self._shard.offsets.touched(consumers.group_id) == frozenset(expired)
+            if nothing_left and consumers.image.exists and not consumers.members:
+                ending.append(consumers)
         self._append_in_parts(records, now)
+        # Behind all of their offsets, which may be more than one append holds: a coordinator that
+        # finds only the first part has a group without members, and goes on with it.
+        for consumers in ending:
+            self._bury_consumers(consumers, [], now)
 
-    def _expired_of(self, group: ConsumerGroup, now: Instant) -> list[StateRecord]:
+    def _expired_of(self, group: ConsumerGroup, now: Instant) -> Iterator[TopicPartition]:
         """The same for a group of the consumer protocol, whose offsets expire by their age, those
-        of topics that members read excepted. Tombstones of the group go in one append."""
-        expired = [
-            at
-            for at, offset in self._unchanging(group.group_id)
-            if not group.is_subscribed_to(at.topic)
-            and self._is_over(now.wall_ms, offset, _commit_time)
-        ]
-        tombstones = _tombstones(group.group_id, expired)
-        nothing_left = self._shard.offsets.touched(group.group_id) == frozenset(expired)
-        if not (nothing_left and group.image.exists and not group.members):
-            return tombstones
-        self._bury_consumers(group, tombstones, now)
-        return []
+        of topics that members read excepted."""
+        for at, offset in self._unchanging(group.group_id):
+            if group.is_subscribed_to(at.topic):
+                continue
+            if self._is_over(now.wall_ms, offset, _commit_time):
+                yield at
 
     def _expired(self, group: Group, now_ms: int) -> Iterator[TopicPartition]:
         """The offsets of a group that have outlived their time, and that are not being changed."""
@@ -108,7 +110,7 @@ class Cleanup:
         now: Instant,
         outcome: Outcome | None = None,
     ) -> None:
-        """End a group of the consumer protocol, and with it these offsets."""
+        """End a group of the consumer protocol, and with it these offsets, in one append."""
         burials = list(burial(group.group_id, group.image))
         for record in burials:
             group.apply(record)

@@ -7,6 +7,7 @@ from typing import Protocol
 import pytest
 
 from strandline.errors import ErrorCode
+from strandline.groups.settings import GroupSettings
 from strandline.protocol.messages.delete_groups import DeleteGroupsRequest
 from strandline.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -256,6 +257,30 @@ class TestEnds:
         world.advance(2 * DAY_MS)
         assert world.fail_over(2).state() is None
         assert world.offsets() == {}
+
+    @pytest.mark.parametrize("is_refused", [False, True])
+    def test_tombstones_are_cut_into_appends(self, cluster: Cluster, is_refused: bool) -> None:
+        """More offsets than a batch may delete would never expire. What remains when an append is
+        refused, the first one here, expires next time."""
+        settings = GroupSettings(offsets_retention_ms=1, append_bytes_max=100)
+        world = ConsumerWorld(settings, cluster=cluster)
+        member = world.client()
+        member.beat()
+        commits = [(partition, 1) for partition in range(20)]
+        said = {"member_id": member.member_id, "generation": member.epoch}
+        assert world.commit_error(*commits, **said) == ErrorCode.NONE
+        member.leave()
+        world.hold = True
+        world.advance(settings.offsets_retention_check_interval_ms)
+        assert len(world.held) > 3
+        if is_refused:
+            world.refuse(ErrorCode.NOT_ENOUGH_REPLICAS)
+        world.release()
+        assert 0 < len(world.offsets()) < 20 if is_refused else world.offsets() == {}
+        world.hold = False
+        world.advance(settings.offsets_retention_check_interval_ms)
+        assert world.offsets() == {}
+        assert world.fail_over(3).state() is None
 
     def test_offsets_are_deleted_of_topics_without_a_subscriber(
         self, world: ConsumerWorld, commit: Commit
