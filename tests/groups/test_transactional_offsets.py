@@ -222,6 +222,14 @@ def test_a_generation_of_an_unknown_group_is_refused(world: World) -> None:
     assert error == ErrorCode.ILLEGAL_GENERATION
 
 
+def test_any_producer_id_means_a_transaction(world: World) -> None:
+    """Also -1, which the node lets through to no coordinator."""
+    assert pending_commit(world, 5, producer=-1) == ErrorCode.NONE
+    assert world.offsets() == {}
+    end(world, commits=True, producer=-1)
+    assert stable(world) == (5, ErrorCode.NONE)
+
+
 def test_a_note_that_is_too_long_is_refused_by_itself(world: World) -> None:
     error = pending_commit(world, 5, metadata="x" * 5000)
     assert error == ErrorCode.OFFSET_METADATA_TOO_LARGE

@@ -38,7 +38,6 @@ from strandline.groups.shard_state import ShardState
 from strandline.groups.timers import Action, Timers
 from strandline.protocol.messages.write_txn_markers import WritableTxnMarker
 from strandline.types import (
-    NO_PRODUCER_ID,
     NO_TOPIC_ID,
     Instant,
     LeaderEpoch,
@@ -96,7 +95,8 @@ class Surroundings:
 class _PendingAppend:
     records: tuple[StateRecord, ...]
     outcomes: list[Outcome]
-    producer_id: ProducerId = NO_PRODUCER_ID
+    producer_id: ProducerId | None = None
+    """Of the transaction that the records are part of."""
     marker: WritableTxnMarker | None = None
 
 

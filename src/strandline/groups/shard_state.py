@@ -16,7 +16,7 @@ from strandline.groups.offset_store import OffsetStore
 from strandline.groups.share.group import ShareGroup
 from strandline.groups.share.records import ShareRecord
 from strandline.protocol.messages.write_txn_markers import WritableTxnMarker
-from strandline.types import NO_PRODUCER_ID, NO_TIMESTAMP, ProducerId
+from strandline.types import NO_TIMESTAMP, ProducerId
 
 
 class ShardState:
@@ -45,14 +45,14 @@ class ShardState:
         self,
         append_id: int,
         records: Sequence[StateRecord],
-        producer_id: ProducerId,
+        producer_id: ProducerId | None,
         *,
         durable: bool,
     ) -> None:
-        """An append has ended. `producer_id`: of the transaction that it is part of."""
+        """An append has ended. `producer_id`: of the transaction that it is part of, if any."""
         for record in records:
             if isinstance(record, OffsetRecord):
-                if producer_id == NO_PRODUCER_ID:
+                if producer_id is None:
                     self.offsets.settle(append_id, record, durable=durable)
                 else:
                     self.offsets.settle_pending(append_id, producer_id, record, durable=durable)

@@ -62,6 +62,7 @@ class TxnOffsetCommitHandler:
         producer_id, epoch = ProducerId(body.producer_id), ProducerEpoch(body.producer_epoch)
         adds = request.version >= _ADDS_SINCE
         try:
+            _check_producer(producer_id, epoch)
             guard = NO_GUARD
             if adds or self._settings.broker.transaction_partition_verification_enable:
                 replica = self._replicas.leader(CONSUMER_OFFSETS, partition)
@@ -117,6 +118,15 @@ class TxnOffsetCommitHandler:
                 known_topics.append(asked)
         body.topics = known_topics
         return early
+
+
+def _check_producer(producer_id: ProducerId, epoch: ProducerEpoch) -> None:
+    """Refuse, as the coordinator would, which is not always asked: offsets that are pending under
+    no producer would be so for ever, since no marker can name it."""
+    if producer_id < 0:
+        raise ProtocolError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    if epoch < 0:
+        raise ProtocolError(ErrorCode.INVALID_PRODUCER_EPOCH)
 
 
 def _joined(early: list[TxnOffsetCommitResponseTopic], response: Any) -> TxnOffsetCommitResponse:
