@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from strandline.errors import ErrorCode
+from strandline.errors import ErrorCode, InvariantViolated
+from strandline.groups.effects import Reply
 from strandline.groups.requests import Token
 from strandline.groups.settings import GroupSettings
 from strandline.protocol.messages.join_group import JoinGroupRequestProtocol
@@ -47,6 +49,49 @@ def test_old_clients_join_without_an_id(world: World, version: int) -> None:
     world.advance(3_000)
     assert world.replies[token].error_code == ErrorCode.NONE
     assert world.replies[token].generation_id == 1
+
+
+class Counted(list[JoinGroupRequestProtocol]):
+    """The protocols of a member, and how often they are gone through."""
+
+    passes = 0
+
+    def __iter__(self) -> Iterator[JoinGroupRequestProtocol]:
+        self.passes += 1
+        return super().__iter__()
+
+
+def test_a_join_does_not_go_through_what_others_support(world: World) -> None:
+    """One member with very many protocols, or very many members, would hold up all groups."""
+    many = [world.protocol(f"p{number}", b"") for number in range(100)]
+    counted = Counted([*many, world.protocol("range", b"")])
+    world.join(version=3, protocols=counted)
+    for joins in range(5):
+        before = counted.passes
+        call = world.join_call(version=3, protocols=[world.protocol("range", b"")])
+        effects = world.coordinator.handle(call, world.now)
+        assert counted.passes == before, f"at join {joins}"
+        world.run(effects)
+    before = counted.passes
+    foreign = world.join_call(version=3, protocols=[world.protocol("other", b"")])
+    [refused] = world.coordinator.handle(foreign, world.now)
+    assert isinstance(refused, Reply)
+    assert refused.response.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert counted.passes == before
+
+
+def test_counts_of_a_group_are_verified(world: World) -> None:
+    world.join(version=3)
+    served = world.coordinator._shards.at(0)
+    assert served is not None
+    [member] = served.shard.groups["g"].members.values()
+    member.awaiting_join, parked = None, member.awaiting_join
+    with pytest.raises(InvariantViolated, match="counted"):
+        served.shard.groups["g"].check()
+    member.awaiting_join = parked
+    member.protocols = [world.protocol("other", b"")]
+    with pytest.raises(InvariantViolated, match="counted"):
+        served.shard.groups["g"].check()
 
 
 def test_version_0_rebalances_within_the_session_timeout(world: World) -> None:

@@ -22,7 +22,8 @@ from typing import Final
 
 from strandline.errors import CorruptRecords, ErrorCode, InvariantViolated, ProtocolError
 from strandline.groups.consumer_protocol import CONSUMER_PROTOCOL_TYPE, subscribed_topics
-from strandline.groups.member import Member
+from strandline.groups.member import Member, ParkedRequest
+from strandline.groups.tally import Tally
 from strandline.protocol.messages.join_group import (
     JoinGroupRequestProtocol,
     JoinGroupResponseMember,
@@ -69,7 +70,9 @@ class Group:
         self.leader: str | None = None
         """A member's id whenever there are members."""
         self.members: dict[str, Member] = {}
-        """By member id, in the order of joining."""
+        """By member id, in the order of joining. Their protocols, and whether they wait for a join,
+        are changed by methods of the group alone."""
+        self._tally = Tally()
         self.static_members: dict[str, str] = {}
         """Instance id -> member id, for exactly the static members."""
         self.pending_joins: set[str] = set()
@@ -146,7 +149,7 @@ class Group:
     @property
     def awaiting_join_count(self) -> int:
         """How many members have joined the coming generation."""
-        return sum(member.awaiting_join is not None for member in self.members.values())
+        return self._tally.awaiting_join
 
     @property
     def all_members_joined(self) -> bool:
@@ -175,8 +178,7 @@ class Group:
             return bool(protocol_type) and bool(names)
         if self.protocol_type != protocol_type:
             return False
-        support = self._support()
-        return any(support[name] == len(self.members) for name in names)
+        return any(self._tally.supporters[name] == len(self.members) for name in names)
 
     def check_member(self, member_id: str, group_instance_id: str | None) -> None:
         """Refuse someone who is no member, or whose instance id now belongs to another."""
@@ -222,8 +224,10 @@ class Group:
     def remove(self, member_id: str) -> Member | None:
         """Let a member, or a promised member id, go. If it led, another member leads."""
         member = self.members.pop(member_id, None)
-        if member is not None and member.group_instance_id is not None:
-            del self.static_members[member.group_instance_id]
+        if member is not None:
+            self._tally.remove(member)
+            if member.group_instance_id is not None:
+                del self.static_members[member.group_instance_id]
         if self.leader == member_id:
             self.leader = self._any_member()
         self.pending_joins.discard(member_id)
@@ -233,7 +237,8 @@ class Group:
     def replace_static_member(self, group_instance_id: str, new_member_id: str) -> Member:
         """Give an instance's membership to a new member id; returns the member as it was."""
         old = self.members.pop(self.static_members[group_instance_id])
-        self.members[new_member_id] = Member(
+        self._tally.remove(old)
+        new = self.members[new_member_id] = Member(
             member_id=new_member_id,
             group_instance_id=group_instance_id,
             client_id=old.client_id,
@@ -243,6 +248,7 @@ class Group:
             protocols=old.protocols,
             assignment=old.assignment,
         )
+        self._tally.add(new)
         self.static_members[group_instance_id] = new_member_id
         if self.leader == old.member_id:
             self.leader = new_member_id
@@ -257,14 +263,33 @@ class Group:
         if instance_id is None:
             raise InvariantViolated(f"{previous.member_id} is no static member.")
         replacement_id = self.static_members[instance_id]
-        del self.members[replacement_id]
+        self._tally.remove(self.members.pop(replacement_id))
         self.members[previous.member_id] = previous
+        self._tally.add(previous)
         self.static_members[instance_id] = previous.member_id
         if self.leader == replacement_id:
             self.leader = previous.member_id
         if replacement_id in self.pending_syncs:
             self.pending_syncs.remove(replacement_id)
             self.pending_syncs.add(previous.member_id)
+
+    def set_protocols(self, member: Member, protocols: list[JoinGroupRequestProtocol]) -> None:
+        """A member says anew what it can do, its favourite first."""
+        self._tally.set_protocols(member, protocols)
+
+    def park_join(self, member: Member, parked: ParkedRequest) -> None:
+        """Let the join of a member wait for its answer."""
+        self._tally.set_awaiting_join(member, parked)
+
+    def take_join(self, member: Member) -> ParkedRequest | None:
+        """The join that waits for its answer, also of a member that is none any more; it does not
+        wait any longer."""
+        parked = member.awaiting_join
+        if self.members.get(member.member_id) is member:
+            self._tally.set_awaiting_join(member, None)
+        else:
+            member.awaiting_join = None
+        return parked
 
     def maybe_elect_joined_leader(self) -> bool:
         """See to it that the leader has joined; False if none has."""
@@ -288,8 +313,7 @@ class Group:
 
     def select_protocol(self) -> str:
         """The protocol with the most votes among those that every member supports."""
-        support = self._support()
-        candidates = {name for name, count in support.items() if count == len(self.members)}
+        candidates = self._tally.supported_by_all(self.members.values())
         votes = Counter(member.vote(candidates) for member in self.members.values())
         return votes.most_common(1)[0][0]
 
@@ -311,6 +335,7 @@ class Group:
         if self.state is GroupState.EMPTY and self.members:
             raise InvariantViolated(f"Group {self.group_id} is empty and has members.")
         self._check_parked()
+        self._tally.check(self.members.values())
 
     def _check_parked(self) -> None:
         for member in self.members.values():
@@ -327,19 +352,12 @@ class Group:
         if member.member_id in self.members or instance_id in self.static_members:
             raise InvariantViolated(f"{member.member_id} is a member of {self.group_id} already.")
         self.members[member.member_id] = member
+        self._tally.add(member)
         if instance_id is not None:
             self.static_members[instance_id] = member.member_id
 
     def _any_member(self) -> str | None:
         return next(iter(self.members), None)
-
-    def _support(self) -> Counter[str]:
-        """How many members support each protocol; one that is listed twice counts once."""
-        return Counter(
-            name
-            for member in self.members.values()
-            for name in {protocol.name for protocol in member.protocols}
-        )
 
     def _find_subscribed_topics(self) -> frozenset[str] | None:
         if not self.uses_consumer_protocol:

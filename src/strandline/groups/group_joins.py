@@ -190,7 +190,7 @@ class GroupJoins:
             case GroupState.EMPTY | GroupState.DEAD:
                 raise ProtocolError(ErrorCode.UNKNOWN_MEMBER_ID)
         if rebalances:
-            self._update(call, member)
+            self._update(call, group, member)
             self._rebalance.begin_or_complete(
                 group, f"{member.member_id} joined again{_client_reason(call)}", now
             )
@@ -200,16 +200,13 @@ class GroupJoins:
                 call.token, self._rebalance.current_generation(group, member.member_id)
             )
 
-    def _update(self, call: Call[JoinGroupRequest], member: Member) -> None:
-        member.protocols = call.body.protocols
+    def _update(self, call: Call[JoinGroupRequest], group: Group, member: Member) -> None:
+        """Take over what a member says; one of its joins that waits already is superseded."""
+        group.set_protocols(member, call.body.protocols)
         member.session_timeout_ms = call.body.session_timeout_ms
         member.rebalance_timeout_ms = rebalance_timeout_ms(call)
-        self._park_join(member, call)
-
-    def _park_join(self, member: Member, call: Call[JoinGroupRequest]) -> None:
-        """Let the request wait; one of the same member that waits already is superseded."""
-        self._rebalance.answer_join(member, _superseded())
-        member.awaiting_join = ParkedRequest(call.token)
+        self._rebalance.answer_join(group, member, _superseded())
+        group.park_join(member, ParkedRequest(call.token))
 
     # Static members whose process has been replaced.
 
@@ -225,13 +222,14 @@ class GroupJoins:
         previous = group.replace_static_member(instance_id, member_id)
         fenced = ErrorCode.FENCED_INSTANCE_ID
         self._rebalance.answer_join(
+            group,
             previous,
             JoinGroupResponse(error_code=fenced, protocol_name=None, member_id=previous.member_id),
         )
         self._rebalance.answer_sync(previous, SyncGroupResponse(error_code=fenced))
         self._shard.cancel("session", group.group_id, previous.member_id)
         member = group.members[member_id]
-        self._update(call, member)
+        self._update(call, group, member)
         self._rebalance.keep_alive(group, member, now)
         if group.state is GroupState.STABLE and group.protocol == group.select_protocol():
             self._store_replacement(call, group, previous, leader_before, now)
@@ -274,16 +272,14 @@ class GroupJoins:
         ):
             return
         if error is not None:
-            self._rebalance.answer_join(
-                member, JoinGroupResponse(error_code=coordinator_error(error))
-            )
+            told = JoinGroupResponse(error_code=coordinator_error(error))
+            self._rebalance.answer_join(group, member, told)
             self._shard.cancel("session", group.group_id, member.member_id)
             group.restore_static_member(previous)
             self._rebalance.keep_alive(group, previous, now)
             return
-        self._rebalance.answer_join(
-            member, self._unchanged_generation(call, group, member.member_id, leader_before)
-        )
+        unchanged = self._unchanged_generation(call, group, member.member_id, leader_before)
+        self._rebalance.answer_join(group, member, unchanged)
         self._rebalance.keep_alive(group, member, now)
 
     def _unchanged_generation(

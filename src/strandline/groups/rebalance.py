@@ -123,7 +123,7 @@ class Rebalance:
 
     def _hand_out_generation(self, group: Group, now: Instant) -> None:
         for member in group.members.values():
-            self.answer_join(member, self.current_generation(group, member.member_id))
+            self.answer_join(group, member, self.current_generation(group, member.member_id))
             self.keep_alive(group, member, now)
             member.is_new = False
             group.pending_syncs.add(member.member_id)
@@ -209,7 +209,7 @@ class Rebalance:
         self._shard.cancel("session", group.group_id, member_id)
         member = group.remove(member_id)
         if member is not None:
-            self.answer_join(member, JoinGroupResponse(error_code=error))
+            self.answer_join(group, member, JoinGroupResponse(error_code=error))
             self.answer_sync(member, SyncGroupResponse(error_code=error))
         if not group.pending_syncs:
             self._shard.cancel("sync", group.group_id)
@@ -260,9 +260,9 @@ class Rebalance:
 
     # Answers.
 
-    def answer_join(self, member: Member, response: JoinGroupResponse) -> bool:
-        """Answer the member's join, if it waits for one."""
-        parked, member.awaiting_join = member.awaiting_join, None
+    def answer_join(self, group: Group, member: Member, response: JoinGroupResponse) -> bool:
+        """Answer the join of a member, or of one that has just gone, if it waits for one."""
+        parked = group.take_join(member)
         if parked is None:
             return False
         self._shard.reply(parked.token, response)

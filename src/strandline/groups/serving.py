@@ -53,9 +53,8 @@ class ServedShard:
         for group in self.shard.groups.values():
             for member in group.members.values():
                 moved = ErrorCode.NOT_COORDINATOR
-                self._rebalance.answer_join(
-                    member, JoinGroupResponse(error_code=moved, member_id=member.member_id)
-                )
+                told = JoinGroupResponse(error_code=moved, member_id=member.member_id)
+                self._rebalance.answer_join(group, member, told)
                 self._rebalance.answer_sync(member, SyncGroupResponse(error_code=moved))
             group.transition_to(GroupState.DEAD, now.wall_ms)
         self.shard.close(now)

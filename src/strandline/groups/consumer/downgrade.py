@@ -122,10 +122,11 @@ class Downgrades:
         )
         classic = Group.from_value(group_id, value)
         for member in members:
-            classic.members[member.member_id].protocols = [
+            protocols = [
                 JoinGroupRequestProtocol(name=name, metadata=metadata)
                 for name, metadata in spoken(member).protocols
             ]
+            classic.set_protocols(classic.members[member.member_id], protocols)
         return classic
 
     def _stored_member(self, member: ConsumerMember, protocol: str, target: Partitions) -> Stored:

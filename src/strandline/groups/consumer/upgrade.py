@@ -133,9 +133,8 @@ class Upgrades:
         """A consumer group takes the place of a classic one with this change."""
         error = ErrorCode.REBALANCE_IN_PROGRESS
         for member in classic.members.values():
-            self._rebalance.answer_join(
-                member, JoinGroupResponse(error_code=error, member_id=member.member_id)
-            )
+            told = JoinGroupResponse(error_code=error, member_id=member.member_id)
+            self._rebalance.answer_join(classic, member, told)
             self._rebalance.answer_sync(member, SyncGroupResponse(error_code=error))
         self._rebalance.suspend(classic)
         del self._shard.groups[classic.group_id]
