@@ -56,6 +56,8 @@ _UNDECIDED: Final = frozenset(
 )
 """After these the records are in the log, and may become durable later."""
 
+_STEP_DISTANCE_MS: Final = 10
+
 _COORDINATOR_ERRORS: Final = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -87,6 +89,8 @@ class Surroundings:
     """How many appends there have been; the newest one's id."""
     questions: int = 0
     """The newest `AskStates`."""
+    next_step_ms: int = 0
+    """Before this monotonic time no other step of long work is due."""
     asking: dict[int, tuple[Shard, StatesTold]] = field(default_factory=dict)
     """Whose questions share coordinators have not answered."""
 
@@ -145,6 +149,14 @@ class Shard:
         """Do something later. Never at once: a delay of zero must not run in a circle."""
         deadline_ms = now.monotonic_ms + max(delay_ms, 1)
         self._surroundings.timers.schedule((self.partition, kind, *ids), deadline_ms, do)
+
+    def schedule_step(self, kind: str, *ids: object, now: Instant, do: Action) -> None:
+        """Do a step of work that takes long, soon. All such steps, of whatever shard, keep a
+        distance, in which other clients are served."""
+        around = self._surroundings
+        at_ms = max(now.monotonic_ms + 1, around.next_step_ms)
+        around.next_step_ms = at_ms + _STEP_DISTANCE_MS
+        self.schedule(kind, *ids, now=now, delay_ms=at_ms - now.monotonic_ms, do=do)
 
     def cancel(self, kind: str, *ids: object) -> None:
         """Do not do it."""

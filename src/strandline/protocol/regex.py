@@ -20,6 +20,10 @@ _LENGTH_MAX: Final = 4_096
 class Regex(Protocol):
     """A regular expression that is ready for use."""
 
+    @property
+    def programsize(self) -> int:
+        """How many instructions it has, each of which a character may cost."""
+
     def fullmatch(self, text: str, /) -> object | None:
         """What matches the whole text, or None."""
 

@@ -2,7 +2,7 @@
 
 A group gets a new epoch when members change what they subscribe to, when a pattern matches other
 topics, and when a topic it reads changes, which its hash shows. Topics are looked at when a member
-sends a heartbeat. Patterns are matched against all topics of the cluster in a step of its own, at
+sends a heartbeat. Patterns are matched against all topics of the cluster in steps of their own, at
 most every ten seconds for a group: when one is new, when topics are new, and now and then.
 """
 
@@ -19,7 +19,7 @@ from strandline.groups.consumer.image import ResolvedRegex
 from strandline.groups.consumer.member import ConsumerMember
 from strandline.groups.consumer.metadata_hash import TopicHashes
 from strandline.groups.consumer.records import GroupEpoch, RegexTopics, TopicMetadata
-from strandline.groups.consumer.regex import check_pattern, matching
+from strandline.groups.consumer.regex import Matching, check_pattern
 from strandline.groups.shard import Shard
 from strandline.protocol.messages.consumer_groups_topic import (
     ConsumerGroupMetadataValue,
@@ -28,7 +28,6 @@ from strandline.protocol.messages.consumer_groups_topic import (
 from strandline.types import Instant
 
 _PATTERN_INTERVAL_MS: Final = 10_000
-_NEXT_STEP_MS: Final = 1
 
 
 class PatternChange(Enum):
@@ -122,30 +121,46 @@ class Subscriptions:
             is_complete = all(pattern in resolved for pattern in group.patterns)
             if is_complete and not group.patterns_are_stale and not is_old and since_ms >= 0:
                 return
-        self._shard.schedule(
-            "patterns",
-            group.group_id,
-            now=now,
-            delay_ms=_NEXT_STEP_MS,
-            do=partial(self._resolve, group),
-        )
+        do = partial(self._begin_resolving, group)
+        self._shard.schedule_step("patterns", group.group_id, now=now, do=do)
 
-    def _resolve(self, group: ConsumerGroup, now: Instant) -> None:
+    def _begin_resolving(self, group: ConsumerGroup, now: Instant) -> None:
+        group.patterns_are_stale = False
+        # As in Kafka: what the member may see whose heartbeat brought this about.
+        matching = Matching(group.patterns, self._cluster.names(), group.may_see)
+        self._go_on_resolving(group, matching, self._cluster.version, False, now)
+
+    def _go_on_resolving(
+        self,
+        group: ConsumerGroup,
+        matching: Matching,
+        version: int,
+        has_changed: bool,
+        now: Instant,
+    ) -> None:
+        """Take a step, and write what it has found. The group's epoch follows with the last one.
+
+        `version`: of the metadata that is matched. `has_changed`: whether a pattern matches other
+        topics than before, by the steps until now.
+        """
         if not group.image.exists or self._shard.consumer_groups.get(group.group_id) is not group:
             return
-        group.patterns_are_stale = False
         change = Change(self._shard, group)
-        has_changed = False
-        # As in Kafka: what the member may see whose heartbeat brought this about.
-        names = filter(group.may_see, self._cluster.names())
-        for pattern, topics in matching(group.patterns, names).items():
+        for pattern, topics in matching.go_on().items():
+            if pattern not in group.patterns:
+                continue  # the last member that used it has gone meanwhile
             known = group.image.regexes.get(pattern)
             has_changed |= topics != (known.topics if known else frozenset())
-            found = ResolvedRegex(topics, self._cluster.version, now.wall_ms)
+            found = ResolvedRegex(topics, version, now.wall_ms)
             change.write(RegexTopics(group.group_id, pattern, _stored(found)))
-        reason = "The pattern of a member matches other topics."
-        self.look_at_topics(change, reason, must_bump=has_changed)
-        change.commit(now)
+        if matching.is_done:
+            reason = "The pattern of a member matches other topics."
+            self.look_at_topics(change, reason, must_bump=has_changed)
+        else:
+            do = partial(self._go_on_resolving, group, matching, version, has_changed)
+            self._shard.schedule_step("patterns", group.group_id, now=now, do=do)
+        if change.records:
+            change.commit(now)
 
 
 def _stored(resolved: ResolvedRegex) -> ConsumerGroupRegularExpressionValue:
