@@ -12,7 +12,7 @@ from strandline.groups.offset_records import GroupRecord, decode_record
 from strandline.groups.requests import Token
 from strandline.groups.settings import GroupSettings
 from strandline.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
-from strandline.types import TopicPartition
+from strandline.types import LeaderEpoch, TopicPartition
 from tests.groups.world import World
 
 CHECK_MS = 600_000
@@ -219,6 +219,36 @@ class TestDeletedTopics:
         world.run(world.coordinator.topics_deleted([("orders", self.OLD)], world.now))
         world.release()
         assert world.offsets() == {}
+
+    @pytest.mark.parametrize("is_committed", [True, False])
+    def test_offsets_go_also_if_their_partition_is_being_loaded(
+        self, world: World, world_type: type[World], is_committed: bool
+    ) -> None:
+        """A topic of the name that is made later would begin at the offsets of this one."""
+        world.commit((0, 5), (1, 5), topic_id=self.OLD)
+        world.commit((2, 6))
+        world.commit((0, 7), topic="payments")
+        kept = {TopicPartition("payments", 0): 7}
+        other = world_type(load=False)
+        other.log[0] = list(world.log[0])
+        epoch = LeaderEpoch(2)
+        other.run(other.coordinator.start_loading(0, epoch, other.now))
+        other.coordinator.replay(0, epoch, other.log[0][:1])
+        other.run(other.coordinator.topics_deleted([("orders", self.OLD)], other.now))
+        other.run(other.coordinator.topics_deleted([("orders", self.NEW)], other.now))
+        other.coordinator.replay(0, epoch, other.log[0][1:])
+        effects, report = other.coordinator.finish_loading(
+            0, epoch, other.now, is_committed=is_committed
+        )
+        assert report is not None
+        other.hold = True
+        other.run(effects)
+        if report.append_id is not None:
+            other.run(other.coordinator.appended(report.append_id, None, other.now))
+        other.hold = False
+        other.release()
+        assert other.offsets() == kept
+        assert other.fail_over(3).offsets() == kept
 
     def test_every_tombstone_is_an_offset_s(self, world: World) -> None:
         world.commit((0, 5))

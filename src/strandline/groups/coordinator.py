@@ -285,7 +285,8 @@ class GroupCoordinator:
 
     def topics_deleted(self, topics: Iterable[tuple[str, TopicId]], now: Instant) -> list[Effect]:
         """Topics (name, id) are gone: forget their offsets in all groups."""
-        gone = list(topics)
+        gone = tuple(topics)
+        self._shards.remember_deleted(gone)
         for served in self._shards:
             served.cleanup.topics_deleted(gone, now)
         return self._drain()

@@ -9,7 +9,7 @@ skipped and counted.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from strandline.errors import CorruptRecords, InvariantViolated
@@ -25,7 +25,7 @@ from strandline.groups.serving import ServedShard
 from strandline.groups.share.group import ShareGroup
 from strandline.groups.share.records import ShareRecord
 from strandline.protocol.coordinator_log import CoordinatorRecord, OpenRecord
-from strandline.types import Instant
+from strandline.types import Instant, TopicId
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +50,8 @@ class LoadingShard:
         self._shard = served.shard
         self._unknown: Counter[int] = Counter()
         self._damaged = 0
+        self._deleted: list[Sequence[tuple[str, TopicId]]] = []
+        """The topics that went meanwhile, in their order."""
 
     def replay(self, records: Iterable[CoordinatorRecord | OpenRecord]) -> None:
         """Take in the next records of the log."""
@@ -62,6 +64,11 @@ class LoadingShard:
             except CorruptRecords:
                 # One bad record must not make all groups of the partition unreachable for ever.
                 self._damaged += 1
+
+    def topics_deleted(self, topics: Sequence[tuple[str, TopicId]]) -> None:
+        """Topics are gone. Their offsets, of which all are in the log before, go when the rest of
+        them is known."""
+        self._deleted.append(topics)
 
     def finish(self, now: Instant, *, is_committed: bool) -> LoadReport:
         """All records are in: make the groups live.
@@ -81,6 +88,8 @@ class LoadingShard:
             group.is_stored = True
             self._shard.groups[group_id] = group
         self.served.start(now)
+        for topics in self._deleted:
+            self.served.cleanup.topics_deleted(topics, now)
         return LoadReport(
             groups=len(known | self._shard.groups.keys()),
             offsets=sum(

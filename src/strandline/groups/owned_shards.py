@@ -6,7 +6,7 @@ do.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from strandline.errors import ErrorCode, ProtocolError
@@ -15,7 +15,7 @@ from strandline.groups.loading_shard import LoadingShard
 from strandline.groups.serving import ServedShard
 from strandline.groups.shard import Shard, Surroundings
 from strandline.protocol.coordinator_log import partition_for
-from strandline.types import LeaderEpoch
+from strandline.types import LeaderEpoch, TopicId
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +90,12 @@ class OwnedShards:
         shard = Shard(partition, epoch, self._surroundings)
         served = ServedShard(shard, self._hashes)
         self._owned[partition] = _Owned(epoch, LoadingShard(served))
+
+    def remember_deleted(self, topics: Sequence[tuple[str, TopicId]]) -> None:
+        """Topics are gone: partitions that are loading see to it when they are loaded."""
+        for owned in self._owned.values():
+            if isinstance(owned.state, LoadingShard):
+                owned.state.topics_deleted(topics)
 
     def serve(self, partition: int, epoch: LeaderEpoch, served: ServedShard) -> None:
         """The partition is loaded."""
