@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from strandline.errors import ErrorCode, InvariantViolated
-from strandline.groups.effects import Reply
 from strandline.groups.requests import Token
 from strandline.groups.settings import GroupSettings
 from strandline.protocol.messages.join_group import JoinGroupRequestProtocol
@@ -74,10 +73,10 @@ def test_a_join_does_not_go_through_what_others_support(world: World) -> None:
         world.run(effects)
     before = counted.passes
     foreign = world.join_call(version=3, protocols=[world.protocol("other", b"")])
-    [refused] = world.coordinator.handle(foreign, world.now)
-    assert isinstance(refused, Reply)
-    assert refused.response.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    refused = world.coordinator.handle(foreign, world.now)
     assert counted.passes == before
+    world.run(refused)
+    assert world.replies[foreign.token].error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
 def test_counts_of_a_group_are_verified(world: World) -> None:

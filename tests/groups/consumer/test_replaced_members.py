@@ -5,8 +5,8 @@ from __future__ import annotations
 from strandline.errors import ErrorCode
 from strandline.protocol.messages.consumer_protocol import ConsumerProtocolAssignment
 from strandline.protocol.schema import encode_versioned
-from tests.groups.consumer.test_both_protocols import ClassicClient, code, numbers
-from tests.groups.consumer.world import Cluster, ConsumerWorld
+from tests.groups.consumer.test_both_protocols import ClassicClient, numbers
+from tests.groups.consumer.world import Cluster, ConsumerWorld, code
 
 PARTITIONS = {("orders", number) for number in range(6)}
 
@@ -21,7 +21,10 @@ def classic_group(world: ConsumerWorld) -> tuple[ClassicClient, ClassicClient]:
         client.joined()
     owned = {few.member_id: {("orders", 0)}, many.member_id: PARTITIONS - {("orders", 0)}}
     parts = [
-        (member_id, encode_versioned(ConsumerProtocolAssignment(numbers(theirs)), 3))
+        (
+            member_id,
+            encode_versioned(ConsumerProtocolAssignment(assigned_partitions=numbers(theirs)), 3),
+        )
         for member_id, theirs in owned.items()
     ]
     leader = world.replies[few.joining].leader
@@ -49,7 +52,10 @@ def rebalance(world: ConsumerWorld, *clients: ClassicClient) -> None:
         (
             client.member_id,
             encode_versioned(
-                ConsumerProtocolAssignment(numbers(numbered[index :: len(clients)])), 3
+                ConsumerProtocolAssignment(
+                    assigned_partitions=numbers(numbered[index :: len(clients)])
+                ),
+                3,
             ),
         )
         for index, client in enumerate(clients)
