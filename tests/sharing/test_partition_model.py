@@ -100,6 +100,8 @@ class SharePartitionMachine(RuleBasedStateMachine):
                 count += 1
         if strict:
             assert count <= most
+        if any(deliveries == LIMITS.deliveries_max for _, _, deliveries in given):
+            assert count == 1, "a last attempt is not made alone"
         if position <= before and found and found[0].first <= position:
             assert given, "what is available is not given"
         self.advance()

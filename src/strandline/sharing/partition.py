@@ -33,6 +33,7 @@ from strandline.sharing.runs import (
     Status,
     restored,
 )
+from strandline.sharing.taking import take
 from strandline.sharing.values import (
     AckBatch,
     Acquired,
@@ -144,7 +145,8 @@ class SharePartition:
         `batches` come in order, and the first one holds `next_offset`, or is what comes next. At
         most `records_max` records are given, unless that would split a batch: then its rest comes
         along, if not `is_strict`. What the log left out before the first batch is archived; what it
-        left out later is given as well, and members are told to acknowledge it as a gap.
+        left out later is given as well, and members are told to acknowledge it as a gap. What was
+        delivered often is given by fewer records at once (see `taking`).
         """
         position = self.next_offset
         if batches and batches[0].first > position:
@@ -169,9 +171,21 @@ class SharePartition:
                     break  # the window is full: what is left must not pass for the next batch's
                 position = last + 1
                 continue
-            taken, position = self._take(position, last, most, held)
-            given += taken
-            count += sum(each.last - each.first + 1 for each in taken)
+            taken = take(
+                self._runs,
+                position,
+                last,
+                most=most,
+                batch_size=batch.last - batch.first + 1,
+                held=held,
+                limits=limits,
+                has_others=bool(given),
+            )
+            given += taken.acquired
+            if taken.is_all:
+                break
+            position = taken.position
+            count += sum(each.last - each.first + 1 for each in taken.acquired)
         return given
 
     def _extend(self, last: int, most: int, limits: Limits) -> int:
@@ -181,23 +195,6 @@ class SharePartition:
         if last >= beyond and self._runs.size < limits.window_max:
             self._runs.put([Run(beyond, min(last, beyond + most - 1), NEW)])
         return min(last, self._runs.end)
-
-    def _take(self, first: int, last: int, most: int, held: Held) -> tuple[list[Acquired], int]:
-        """What is available between two offsets, up to so many; and where to go on."""
-        given: list[Acquired] = []
-        for run in self._runs.within(first, last):
-            if not run.status.is_available:
-                continue
-            if most <= 0:
-                return given, run.first
-            stop = min(run.last, run.first + most - 1)
-            deliveries = run.status.deliveries + 1
-            self._runs.put([Run(run.first, stop, Status(RecordState.ACQUIRED, deliveries, held))])
-            given.append(Acquired(run.first, stop, deliveries))
-            most -= stop - run.first + 1
-            if stop < run.last:
-                return given, stop + 1
-        return given, last + 1
 
     def _archive(self, first: int, last: int) -> None:
         """Records that are not to be had, up to the window's end or right behind it; not what a

@@ -51,6 +51,11 @@ class Limits:
     may_renew: bool = True
     """`share.renew.acknowledge.enable`."""
 
+    @property
+    def careful_after(self) -> int:
+        """After so many deliveries a record is given with fewer others each time."""
+        return max(2, -(-self.deliveries_max // 2))
+
 
 class LogBatch(NamedTuple):
     """A record batch of the log. What is `hidden` no member may see (it was aborted, or is a
