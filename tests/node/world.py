@@ -45,6 +45,7 @@ from strandline.node.effects import (
     WriteMetadata,
 )
 from strandline.node.node import Node
+from strandline.node.purgatory import ParkedEntry
 from strandline.node.replica import Replica
 from strandline.node.settings import Settings
 from strandline.protocol.apis import KNOWN, ApiKey
@@ -368,7 +369,11 @@ class World:
             replica.log.check()
             for entry in replica.waiters:
                 assert not self._is_gone(entry.operation.connection.id)
-        parked = sum(len(client.connection.parked) for client in self.clients.values())
+        parked = sum(
+            isinstance(each, ParkedEntry)  # share sessions are there as well
+            for client in self.clients.values()
+            for each in client.connection.parked
+        )
         assert len(self.node.purgatory) == parked
 
     def _is_gone(self, connection: int) -> bool:

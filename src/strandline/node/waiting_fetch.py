@@ -55,6 +55,8 @@ class WaitingFetch:
 
     __slots__ = (
         "_context",
+        "_denied",
+        "_is_fresh",
         "_missing",
         "_permits",
         "_quotas",
@@ -91,6 +93,11 @@ class WaitingFetch:
         """What was unknown from the beginning: it is told, and does not keep the others from
         being waited for (a client that goes on asking for a deleted topic would ask in a loop).
         When it is there after all the wait is over: nothing else watches what is written to it."""
+        self._denied: frozenset[FetchKey] = frozenset()
+        """What the client might not read from the beginning: as with what is unknown."""
+        self._is_fresh = False
+        """Whether that is known of this very moment, so that the first reading asks for no
+        permission again (each question may be a line of the audit log)."""
 
     def watched(self) -> list[Watched]:
         """What may complete this fetch when it changes."""
@@ -99,7 +106,14 @@ class WaitingFetch:
             return [watch]
         found = [(fetched.key, self._find(fetched)) for fetched in self._context.partitions]
         self._missing = frozenset(key for key, item in found if item in _UNKNOWN)
-        watched = [self._reader.watched(item) for _, item in found if isinstance(item, Replica)]
+        if self._permits is not None:
+            self._denied = frozenset(key for key, item in found if not self._may_read(key, item))
+            self._is_fresh = True
+        watched = [
+            self._reader.watched(item)
+            for key, item in found
+            if isinstance(item, Replica) and key not in self._denied
+        ]
         if watched and self._missing:
             watched.append(self._replicas.host.arrivals)
         return watched
@@ -121,7 +135,7 @@ class WaitingFetch:
         """What it waits for of the partitions that are hosted here."""
         for fetched in self._context.awaited:
             replica = self._find(fetched)
-            if isinstance(replica, Replica):
+            if isinstance(replica, Replica) and fetched.key not in self._denied:
                 yield fetched, replica
 
     @property
@@ -199,16 +213,19 @@ class WaitingFetch:
         budget = self.bytes_max
         total = 0
         is_urgent = False
+        is_fresh, self._is_fresh = self._is_fresh, False
         for fetched in self._context.partitions:
             answer = PartitionAnswer(fetched.key.partition)
             found = self._find(fetched)
             replica: Replica | None = None
             may_wait = False
-            if self._permits is not None and not self._may_read(fetched, found):
+            was_denied = bool(self._denied) and fetched.key in self._denied
+            if was_denied if is_fresh else not self._may_read(fetched.key, found):
                 answer.refuse(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+                may_wait = was_denied
             elif isinstance(found, Replica):
                 replica = found
-                is_urgent = is_urgent or fetched.key in self._missing
+                is_urgent = is_urgent or was_denied or fetched.key in self._missing
                 try:
                     read(found, fetched, answer, budget, is_first=total == 0, now=now)
                 except ProtocolError as error:
@@ -227,18 +244,19 @@ class WaitingFetch:
             answers.append((fetched, replica, answer))
         return answers, total, is_urgent
 
-    def _may_read(self, fetched: Fetched, found: Replica | ErrorCode) -> bool:
+    def _may_read(self, key: FetchKey, found: Replica | ErrorCode) -> bool:
         """By the topic's name; an id that is not known has none, and is told as such."""
+        if self._permits is None:
+            return True
         if isinstance(found, Replica):
             name = found.topic_partition.topic
         else:
-            key = fetched.key
             names = self._replicas.host.metadata.image.topic_names
             known = key.topic if key.topic is not None else names.get(key.topic_id)
             if known is None:
                 return True
             name = known
-        return self._permits is None or self._permits(name)
+        return self._permits(name)
 
     def _answer(self, answers: list[_Read], now: Instant) -> None:
         context = self._context

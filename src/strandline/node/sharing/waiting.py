@@ -102,9 +102,19 @@ class WaitingShareFetch:
         return watched
 
     def try_complete(self, now: Instant) -> bool:
-        """Answer if there are records, or there is something to tell."""
+        """Answer if there are records, or acknowledgements to tell of, or nothing to wait for.
+
+        A partition that fails does not keep the others from being waited for: a member that goes on
+        asking for a deleted topic would ask in a loop. It is told where to ask instead at once.
+        """
         answers = self._read(now)
-        if not answers and not self._acknowledged:
+        if not (
+            self._acknowledged
+            or len(answers) == len(self._places)
+            or any(
+                each.acquired_records or each.error_code in MISDIRECTED for each in answers.values()
+            )
+        ):
             return False
         self._answer(answers, now)
         return True
