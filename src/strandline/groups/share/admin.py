@@ -191,14 +191,21 @@ class ShareAdmin:
         change = ShareChange(self._shard, group)
         if partitions:
             change.write(ShareKind.PARTITIONS, kept.to_value())
+        # A member that joins meanwhile must not have them begun before they end.
+        asked = Counter(
+            (topic_id, each) for topic_id in partitions for each in partitions[topic_id]
+        )
+        group.asked += asked
 
         def begun(error: ErrorCode | None, at: Instant) -> None:
             if error is not None:
+                group.asked -= asked
                 deliver(coordinator_error(error), {})
                 return
             self._shard.ask_states("delete", group_id, partitions, ended, now=at)
 
         def ended(outcomes: Outcomes, at: Instant) -> None:
+            group.asked -= asked
             if outcomes is MOVED:
                 deliver(ErrorCode.NOT_COORDINATOR, {})
                 return
@@ -208,7 +215,7 @@ class ShareAdmin:
             left = group.image.partitions
             for topic_id, numbers in partitions.items():
                 if all(outcomes.get((topic_id, each)) is ErrorCode.NONE for each in numbers):
-                    left = left.without(topic_id)
+                    left = left.ended(topic_id, numbers)
             last = ShareChange(self._shard, group)
             last.write(ShareKind.PARTITIONS, left.to_value())
             last.commit(at, lambda error, _: deliver(_code(error), outcomes))

@@ -145,6 +145,15 @@ class StatePartitions:
         gone = self.without(topic_id)
         return replace(gone, deleting={**gone.deleting, topic_id: name})
 
+    def ended(self, topic_id: TopicId, partitions: frozenset[int]) -> StatePartitions:
+        """With a topic in which the states of these partitions have ended; others of it may have
+        begun meanwhile."""
+        return StatePartitions(
+            _without(self.initializing, topic_id, partitions),
+            _without(self.initialized, topic_id, partitions),
+            {each: name for each, name in self.deleting.items() if each != topic_id},
+        )
+
     def without(self, topic_id: TopicId) -> StatePartitions:
         """Without a topic."""
         return StatePartitions(
