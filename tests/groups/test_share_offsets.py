@@ -143,3 +143,28 @@ def test_a_topic_that_could_not_be_forgotten_is_begun_by_a_member(emptied: Share
 def test_a_topic_is_forgotten_by_a_coordinator_that_moves(emptied: ShareWorld) -> None:
     emptied.forget()
     check_it_lives_on(emptied.fail_over(2))
+
+
+def test_a_topic_is_forgotten_once_more_with_everything(emptied: ShareWorld) -> None:
+    """It was confirmed without a question to share coordinators, and the states stayed."""
+    emptied.forget()
+    emptied.tell(emptied.question("delete"), p1=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    told = emptied.forget()
+    again = emptied.question("delete")
+    assert {number for _, number in again.partitions} == PARTITIONS
+    emptied.tell(again)
+    assert told == [FORGOTTEN]
+    assert emptied.forget() == [(ErrorCode.NONE, {})], "it has no state"
+    assert emptied.asked == []
+
+
+def test_partitions_that_were_being_begun_are_forgotten_with_the_others(
+    emptied: ShareWorld,
+) -> None:
+    emptied.cluster.put("orders", 3)
+    member = emptied.member("later")
+    member.beat()
+    emptied.tell(emptied.question("initialize"), ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    member.leave()
+    emptied.forget()
+    assert {number for _, number in emptied.question("delete").partitions} == {0, 1, 2}

@@ -177,6 +177,13 @@ def form_group(world: World, *topics: str, principal: Principal = ANONYMOUS) -> 
     assert len(assigned.topic_partitions) == len(topics), assigned
 
 
+def empty_group(world: World, principal: Principal = ANONYMOUS) -> None:
+    """The member with which the group was formed leaves."""
+    leave = ShareGroupHeartbeatRequest(group_id=GROUP, member_id="first", member_epoch=-1)
+    answer = world.connect(principal).ask(leave, 1)
+    assert answer.error_code == ErrorCode.NONE, answer
+
+
 def states_of(world: World) -> list[tuple[int, int, str, str | None]]:
     """The window of the only share partition: first and last offset, state, and whose it is."""
     [led] = world.node.sharing.leading.all()

@@ -179,18 +179,27 @@ class ShareAdmin:
     def forget_topics(
         self, group_id: str, topic_ids: Iterable[TopicId], now: Instant, deliver: DeliverAll
     ) -> None:
-        """End the states that a group has of topics."""
+        """End the states that a group has of topics. A topic of which it has none is not among
+        the outcomes."""
         group = self._empty_group(group_id)
-        kept = group.image.partitions
+        kept = ending = group.image.partitions
         partitions: dict[TopicId, frozenset[int]] = {}
         for topic_id in topic_ids:
-            topic = kept.initialized.get(topic_id) or kept.initializing.get(topic_id)
-            if topic is not None:
-                partitions[topic_id] = topic.partitions
-                kept = kept.ending(topic_id, topic.name)
+            there = [
+                topics[topic_id]
+                for topics in (kept.initializing, kept.initialized)
+                if topic_id in topics
+            ]
+            facts = self._shard.cluster.identified(topic_id)
+            if there:
+                partitions[topic_id] = frozenset().union(*(each.partitions for each in there))
+                ending = ending.ending(topic_id, there[0].name)
+            elif topic_id in kept.deleting and facts is not None:
+                # By a request before this one, which did not come through.
+                partitions[topic_id] = frozenset(range(facts.partition_count))
         change = ShareChange(self._shard, group)
-        if partitions:
-            change.write(ShareKind.PARTITIONS, kept.to_value())
+        if ending != kept:
+            change.write(ShareKind.PARTITIONS, ending.to_value())
         # A member that joins meanwhile must not have them begun before they end.
         asked = Counter(
             (topic_id, each) for topic_id in partitions for each in partitions[topic_id]

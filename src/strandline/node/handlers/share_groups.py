@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from strandline.authorization.acls import Operation
 from strandline.cluster.features import SHARE_VERSION, level_of
@@ -58,7 +58,8 @@ from strandline.types import NO_TOPIC_ID, Instant, TopicId
 if TYPE_CHECKING:
     from strandline.node.authorization.authority import Authority
 
-_UNKNOWN = -1
+_UNKNOWN: Final = -1
+_NOTHING_TO_DELETE: Final = "There is no offset information to delete."
 
 Permits = Callable[[str], bool]
 
@@ -317,18 +318,26 @@ class ShareGroupsHandler:
                 request.reply(DeleteShareGroupOffsetsResponse(error_code=code))
                 return
             by_topic = _first_errors(outcomes)
+
+            def told(name: str) -> DeleteShareGroupOffsetsResponseTopic:
+                if name in refused:
+                    return DeleteShareGroupOffsetsResponseTopic(
+                        topic_name=name, error_code=refused[name]
+                    )
+                found = by_topic.get(topic_ids[name])
+                if found is None:
+                    return DeleteShareGroupOffsetsResponseTopic(
+                        topic_name=name,
+                        error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                        error_message=_NOTHING_TO_DELETE,
+                    )
+                return DeleteShareGroupOffsetsResponseTopic(
+                    topic_name=name, topic_id=topic_ids[name], error_code=found
+                )
+
             request.reply(
                 DeleteShareGroupOffsetsResponse(
-                    responses=[
-                        DeleteShareGroupOffsetsResponseTopic(
-                            topic_name=topic.topic_name,
-                            topic_id=(topic_id := self._id_of(topic.topic_name)),
-                            error_code=refused.get(
-                                topic.topic_name, by_topic.get(topic_id, ErrorCode.NONE)
-                            ),
-                        )
-                        for topic in body.topics
-                    ]
+                    responses=[told(topic.topic_name) for topic in body.topics]
                 )
             )
 
@@ -357,10 +366,11 @@ class ShareGroupsHandler:
 
 
 def _first_errors(outcomes: Outcomes) -> Mapping[TopicId, ErrorCode]:
+    """What became of each topic that has a partition: its first error, or NONE."""
     found: dict[TopicId, ErrorCode] = {}
     for (topic_id, _), code in outcomes.items():
-        if code is not ErrorCode.NONE:
-            found.setdefault(topic_id, code)
+        if found.get(topic_id, ErrorCode.NONE) is ErrorCode.NONE:
+            found[topic_id] = code
     return found
 
 
