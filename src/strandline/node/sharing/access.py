@@ -122,9 +122,13 @@ class ShareAccess:
             self._settings.broker.group_share_max_share_sessions, self._disconnected
         )
 
-    def _disconnected(self, session: ShareSession, is_last: bool) -> None:
+    def _disconnected(self, session: ShareSession) -> None:
+        group_id = session.group_id
+
         def end(now: Instant) -> None:
-            self.end_session(session.group_id, session.member_id, now, is_last=is_last)
+            # Another member of the group may have opened a session since.
+            is_last = not self.sessions.has_group(group_id)
+            self.end_session(group_id, session.member_id, now, is_last=is_last)
 
         # A connection closes at no time; the next turn has one.
         self._timers.schedule(0, end)

@@ -51,9 +51,8 @@ class ShareSession:
 class ShareSessions:
     """All share sessions of a node."""
 
-    def __init__(self, sessions_max: int, ended: Callable[[ShareSession, bool], None]) -> None:
-        """`ended` is told of a session that ended with its connection, and whether its group has
-        none left here."""
+    def __init__(self, sessions_max: int, ended: Callable[[ShareSession], None]) -> None:
+        """`ended` is told of a session that ended with its connection."""
         self._sessions_max = sessions_max
         self._ended = ended
         self._sessions: dict[tuple[str, str], ShareSession] = {}
@@ -83,6 +82,14 @@ class ShareSessions:
         """Whether the member has a session."""
         return (group_id, member_id) in self._sessions
 
+    def has_group(self, group_id: str) -> bool:
+        """Whether a member of the group has a session."""
+        return group_id in self._by_group
+
+    def is_current(self, session: ShareSession) -> bool:
+        """Whether the session has neither ended nor been replaced."""
+        return self._sessions.get((session.group_id, session.member_id)) is session
+
     def find(self, group_id: str, member_id: str, epoch: int) -> ShareSession:
         """The session of a request; from then on the next epoch is expected. Raises
         `ProtocolError`."""
@@ -104,7 +111,7 @@ class ShareSessions:
     def close(self, session: ShareSession) -> bool:
         """End a session; returns whether its group has none left here."""
         key = (session.group_id, session.member_id)
-        if self._sessions.get(key) is not session:
+        if not self.is_current(session):
             return False
         del self._sessions[key]
         session.connection.parked.pop(session, None)
@@ -117,5 +124,6 @@ class ShareSessions:
     def disconnected(self, session: ShareSession) -> None:
         """The connection of a session is gone, and its member's records are for others."""
         session.connection.parked.pop(session, None)
-        if self._sessions.get((session.group_id, session.member_id)) is session:
-            self._ended(session, self.close(session))
+        if self.is_current(session):
+            self.close(session)
+            self._ended(session)
