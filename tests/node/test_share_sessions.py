@@ -7,7 +7,7 @@ import pytest
 from strandline.errors import ErrorCode
 from strandline.protocol.acknowledge_type import AckType
 from tests.node.messages import batch, produce
-from tests.node.share_members import ShareMember, form_group, topic_id_of
+from tests.node.share_members import HeldWrites, ShareMember, form_group, topic_id_of
 from tests.node.world import World
 
 NONE = ErrorCode.NONE
@@ -42,3 +42,52 @@ def test_a_share_partition_is_given_up_with_the_last_session(world: World) -> No
     member.client.close()
     world.advance(1)
     assert world.node.sharing.leading.all() == []
+
+
+@pytest.mark.usefixtures("group")
+@pytest.mark.parametrize("is_alone", [True, False])
+def test_nothing_is_acquired_for_a_member_that_is_gone(world: World, is_alone: bool) -> None:
+    """It went while what it acknowledged with its fetch was being stored."""
+    member, other = ShareMember(world, "a"), ShareMember(world, "b")
+    assert member.acquire(max_records=1) == [(0, 0, 1)]
+    if not is_alone:
+        other.acquire(max_records=1)
+    writes = HeldWrites(world)
+    member.send("orders", acks=[(0, 0, AckType.ACCEPT)])
+    assert member.waits
+    assert len(writes) == 1
+    member.client.close()
+    world.turn()
+    writes.release()
+    world.turn()
+    assert other.acquire() == [(1 if is_alone else 2, 9, 1)]
+
+
+@pytest.mark.usefixtures("group")
+@pytest.mark.parametrize("is_replaced", [True, False])
+def test_a_fetch_that_waits_acquires_nothing_after_its_session(
+    world: World, is_replaced: bool
+) -> None:
+    """The member opens another session elsewhere, or ends this one on the same connection."""
+    member, other = ShareMember(world, "a"), ShareMember(world, "a" if is_replaced else "b")
+    [(first, last, _)] = member.acquire()
+    member.send("orders", acks=[(first, last, AckType.ACCEPT)])
+    member.send("orders", max_wait_ms=5000)
+    assert member.waits
+    other.send("orders")
+    if not is_replaced:
+        member.epoch = -1
+        member.send()
+    world.connect().ask(produce(batch(b"y")), 9)
+    assert member.told() == {}
+    assert other.acquire() == [(10, 10, 1)]
+
+
+@pytest.mark.usefixtures("group")
+def test_a_last_fetch_acknowledges_and_acquires_nothing(world: World) -> None:
+    member, other = ShareMember(world, "a"), ShareMember(world, "b")
+    [(first, last, _)] = member.acquire(max_records=4)
+    member.epoch = -1
+    member.send("orders", acks=[(first, last, AckType.ACCEPT)], max_wait_ms=5000)
+    assert list(member.told().values()) == [(NONE, NONE, [])]
+    assert other.acquire() == [(4, 9, 1)]

@@ -84,7 +84,8 @@ class ShareFetchHandler:
         def acknowledged(outcomes: Outcomes, at: Instant) -> None:
             if body.share_session_epoch == FINAL_EPOCH:
                 self._end(session, at)
-            if body.share_session_epoch == FINAL_EPOCH or body.is_renew_ack:
+            # While acknowledgements were stored the session may have ended.
+            if not session.is_current or body.is_renew_ack:
                 answer_fetch(request, {}, outcomes, self._around, at)
                 return
             fetch = WaitingShareFetch(request, session, self._around, outcomes, permits)

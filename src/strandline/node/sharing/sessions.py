@@ -37,6 +37,11 @@ class ShareSession:
         """That of the next request."""
         self.partitions: dict[Place, None] = {}
 
+    @property
+    def is_current(self) -> bool:
+        """Whether it has neither ended nor been replaced."""
+        return self._sessions.is_current(self)
+
     def update(self, wanted: Iterable[Place], forgotten: Iterable[Place]) -> None:
         """Fetch from other partitions from now on."""
         self.partitions.update(dict.fromkeys(wanted))

@@ -102,7 +102,8 @@ class WaitingShareFetch:
         return watched
 
     def try_complete(self, now: Instant) -> bool:
-        """Answer if there are records, or acknowledgements to tell of, or nothing to wait for.
+        """Answer if there are records, or acknowledgements to tell of, or nothing to wait for (as
+        after the end of the session).
 
         A partition that fails does not keep the others from being waited for: a member that goes on
         asking for a deleted topic would ask in a loop. It is told where to ask instead at once.
@@ -110,6 +111,7 @@ class WaitingShareFetch:
         answers = self._read(now)
         if not (
             self._acknowledged
+            or not self._session.is_current
             or len(answers) == len(self._places)
             or any(
                 each.acquired_records or each.error_code in MISDIRECTED for each in answers.values()
@@ -142,6 +144,8 @@ class WaitingShareFetch:
         bytes_left, records_left = self._bytes_max, body.max_records
         answers: dict[Place, PartitionData] = {}
         has_records = False
+        if not self._session.is_current:
+            return answers  # what it acquired now would be locked for a member that is gone
         for place in self._places:
             if has_records and (bytes_left <= 0 or records_left <= 0):
                 break
