@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from strandline.errors import ErrorCode
@@ -91,3 +93,36 @@ def test_a_last_fetch_acknowledges_and_acquires_nothing(world: World) -> None:
     member.send("orders", acks=[(first, last, AckType.ACCEPT)], max_wait_ms=5000)
     assert list(member.told().values()) == [(NONE, NONE, [])]
     assert other.acquire() == [(4, 9, 1)]
+
+
+@pytest.fixture
+def full() -> Iterator[World]:
+    """A node with room for one share session, which is taken."""
+    world = World("group.share.max.share.sessions=1")
+    world.create_topic("orders")
+    form_group(world, "orders")
+    ShareMember(world, "a").send("orders")
+    yield world
+    world.check()
+
+
+def test_a_member_without_room_is_told_so_when_its_fetch_is_over(full: World) -> None:
+    """It would ask in a loop."""
+    member = ShareMember(full, "b")
+    member.send("orders", max_wait_ms=1000)
+    full.advance(999)
+    assert member.waits
+    full.advance(1)
+    assert member.answer.error_code == ErrorCode.SHARE_SESSION_LIMIT_REACHED
+    member.epoch = 0
+    member.send("orders", max_wait_ms=0)
+    assert member.answer.error_code == ErrorCode.SHARE_SESSION_LIMIT_REACHED
+
+
+def test_a_member_without_room_that_goes_away_leaves_nothing(full: World) -> None:
+    member = ShareMember(full, "b")
+    member.send("orders", max_wait_ms=1000)
+    assert len(full.node.purgatory) == 1
+    member.client.close()
+    full.turn()
+    assert len(full.node.purgatory) == 0

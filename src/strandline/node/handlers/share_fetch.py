@@ -22,12 +22,14 @@ from strandline.node.request import Request
 from strandline.node.sharing.access import ShareAccess
 from strandline.node.sharing.sessions import FINAL_EPOCH, OPENING_EPOCH, Place, ShareSession
 from strandline.node.sharing.waiting import (
+    PostponedRefusal,
     Surroundings,
     WaitingShareFetch,
     acknowledged_endpoints,
     acknowledged_leader,
     answer_fetch,
     find_led,
+    refuse_fetch,
 )
 from strandline.protocol.acknowledge_type import AckType
 from strandline.protocol.messages.share_acknowledge import (
@@ -36,7 +38,7 @@ from strandline.protocol.messages.share_acknowledge import (
     ShareAcknowledgeResponse,
     ShareAcknowledgeTopicResponse,
 )
-from strandline.protocol.messages.share_fetch import ShareFetchRequest, ShareFetchResponse
+from strandline.protocol.messages.share_fetch import ShareFetchRequest
 from strandline.sharing.values import AckBatch
 from strandline.types import Instant
 
@@ -74,9 +76,7 @@ class ShareFetchHandler:
         try:
             session = self._session_of_fetch(request)
         except ProtocolError as refusal:
-            request.reply(
-                ShareFetchResponse(error_code=refusal.code, error_message=refusal.message or None)
-            )
+            self._refuse(request, refusal, now)
             return
         body = request.body
         permits = self._permits(request, now)
@@ -97,6 +97,17 @@ class ShareFetchHandler:
             self._purgatory.complete_or_park(fetch, watched, deadline_ms=deadline_ms, now=at)
 
         self._acknowledge(session, body.topics, acknowledged, permits, now)
+
+    def _refuse(
+        self, request: Request[ShareFetchRequest], refusal: ProtocolError, now: Instant
+    ) -> None:
+        max_wait_ms = request.body.max_wait_ms
+        if refusal.code is not ErrorCode.SHARE_SESSION_LIMIT_REACHED or max_wait_ms <= 0:
+            refuse_fetch(request, refusal)
+            return
+        deadline_ms = now.monotonic_ms + max_wait_ms
+        postponed = PostponedRefusal(request, refusal)
+        self._purgatory.complete_or_park(postponed, (), deadline_ms=deadline_ms, now=now)
 
     def _session_of_fetch(self, request: Request[ShareFetchRequest]) -> ShareSession:
         body = request.body

@@ -216,6 +216,40 @@ class WaitingShareFetch:
         answer_fetch(self._request, answers, self._acknowledged, self._around, now)
 
 
+class PostponedRefusal:
+    """A refusal that comes when the fetch would have been answered at the latest: a member that
+    finds no room for its session asks again at once."""
+
+    def __init__(self, request: Request[ShareFetchRequest], refusal: ProtocolError) -> None:
+        self.connection = request.connection
+        self._request = request
+        self._refusal = refusal
+
+    def try_complete(self, now: Instant) -> bool:
+        """There is nothing that would end the wait."""
+        del now
+        return False
+
+    def expire(self, now: Instant) -> None:
+        """Refuse."""
+        del now
+        refuse_fetch(self._request, self._refusal)
+
+    def check(self) -> None:
+        """See `Operation`."""
+
+    def wait(self) -> Wait:
+        """For people."""
+        return Wait(self._request, (), "its time to be refused: there are too many share sessions")
+
+
+def refuse_fetch(request: Request[ShareFetchRequest], refusal: ProtocolError) -> None:
+    """Answer a ShareFetch as a whole with an error."""
+    request.reply(
+        ShareFetchResponse(error_code=refusal.code, error_message=refusal.message or None)
+    )
+
+
 def answer_fetch(
     request: Request[ShareFetchRequest],
     answers: dict[Place, PartitionData],
