@@ -8,8 +8,11 @@ import pytest
 
 from strandline.errors import ErrorCode
 from strandline.protocol.acknowledge_type import AckType
+from strandline.protocol.messages.share_acknowledge import ShareAcknowledgeRequest
+from strandline.protocol.messages.share_fetch import ShareFetchRequest
+from strandline.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from tests.node.messages import batch, produce
-from tests.node.share_members import HeldWrites, ShareMember, form_group, topic_id_of
+from tests.node.share_members import GROUP, HeldWrites, ShareMember, form_group, topic_id_of
 from tests.node.world import World
 
 NONE = ErrorCode.NONE
@@ -93,6 +96,31 @@ def test_a_last_fetch_acknowledges_and_acquires_nothing(world: World) -> None:
     member.send("orders", acks=[(first, last, AckType.ACCEPT)], max_wait_ms=5000)
     assert list(member.told().values()) == [(NONE, NONE, [])]
     assert other.acquire() == [(4, 9, 1)]
+
+
+@pytest.mark.parametrize("length", [0, 37, 5000])
+def test_member_ids_have_at_most_36_characters(world: World, length: int) -> None:
+    """They were taken at any length, and stored."""
+    client = world.connect()
+    form_group(world, "orders")
+    member_id = "m" * length
+    requests = [
+        (ShareGroupHeartbeatRequest(group_id=GROUP, member_id=member_id, member_epoch=0), 1),
+        (ShareFetchRequest(group_id=GROUP, member_id=member_id), 2),
+        (ShareAcknowledgeRequest(group_id=GROUP, member_id=member_id, share_session_epoch=1), 2),
+    ]
+    for request, version in requests:
+        answer = client.ask(request, version)
+        assert answer.error_code == ErrorCode.INVALID_REQUEST
+        assert answer.error_message == "Invalid member id in the request."
+
+
+def test_a_member_id_of_36_characters_is_taken(world: World) -> None:
+    form_group(world, "orders")
+    member = ShareMember(world, "a")
+    member.member_id = "m" * 36
+    member.send("orders")
+    assert member.answer.error_code == NONE
 
 
 @pytest.fixture

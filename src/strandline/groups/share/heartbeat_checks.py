@@ -10,10 +10,20 @@ from strandline.protocol.messages.share_group_heartbeat import ShareGroupHeartbe
 
 JOINING_EPOCH: Final = 0
 LEAVING_EPOCH: Final = -1
+_MEMBER_ID_LENGTH_MAX: Final = 36
+"""That of a UUID."""
+
+
+def check_member_id(member_id: str | None) -> str:
+    """The id, unless it is missing or too long. Raises `ProtocolError` (INVALID_REQUEST)."""
+    if not member_id or len(member_id) > _MEMBER_ID_LENGTH_MAX:
+        raise ProtocolError(ErrorCode.INVALID_REQUEST, "Invalid member id in the request.")
+    return member_id
 
 
 def check(request: ShareGroupHeartbeatRequest) -> None:
     """Refuse a request that makes no sense. Raises `ProtocolError`."""
+    check_member_id(request.member_id)
     problem = None
     if not request.group_id.strip():
         problem = "GroupId can't be empty."

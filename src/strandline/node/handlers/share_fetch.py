@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from strandline.authorization.acls import Operation
 from strandline.cluster.features import SHARE_VERSION, level_of
 from strandline.errors import ErrorCode, ProtocolError
+from strandline.groups.share.heartbeat_checks import check_member_id
 from strandline.node.client_quotas import ClientQuotas
 from strandline.node.leader_hints import LeaderHints
 from strandline.node.metadata import Metadata
@@ -197,13 +198,14 @@ class ShareFetchHandler:
         """The group and the member. Raises `ProtocolError`."""
         if not level_of(self._metadata.image, SHARE_VERSION):
             raise ProtocolError(ErrorCode.UNSUPPORTED_VERSION, NO_SHARE_GROUPS)
-        if not body.group_id or not body.member_id:
-            raise ProtocolError(ErrorCode.INVALID_REQUEST, "A group id and a member id are needed.")
+        if not body.group_id:
+            raise ProtocolError(ErrorCode.INVALID_REQUEST, "Invalid group id in the request.")
+        member_id = check_member_id(body.member_id)
         if not body.is_renew_ack and _renews(body.topics):
             raise ProtocolError(
                 ErrorCode.INVALID_REQUEST, "Locks are renewed by requests with IsRenewAck only."
             )
-        return body.group_id, body.member_id
+        return body.group_id, member_id
 
     def _permits(self, request: Request[Any], now: Instant) -> Permits | None:
         if self._authority is None:
