@@ -97,7 +97,7 @@ class ShareFetchHandler:
             deadline_ms = now.monotonic_ms + body.max_wait_ms
             self._purgatory.complete_or_park(fetch, watched, deadline_ms=deadline_ms, now=at)
 
-        self._acknowledge(session, body.topics, acknowledged, permits, now)
+        self._acknowledge(session, body, acknowledged, permits, now)
 
     def _refuse(
         self, request: Request[ShareFetchRequest], refusal: ProtocolError, now: Instant
@@ -170,7 +170,7 @@ class ShareFetchHandler:
                 self._end(session, at)
             self._reply(request, outcomes)
 
-        self._acknowledge(session, body.topics, acknowledged, self._permits(request, now), now)
+        self._acknowledge(session, body, acknowledged, self._permits(request, now), now)
 
     def _reply(self, request: Request[ShareAcknowledgeRequest], outcomes: Outcomes) -> None:
         image = self._metadata.image
@@ -201,10 +201,6 @@ class ShareFetchHandler:
         if not body.group_id:
             raise ProtocolError(ErrorCode.INVALID_REQUEST, "Invalid group id in the request.")
         member_id = check_member_id(body.member_id)
-        if not body.is_renew_ack and _renews(body.topics):
-            raise ProtocolError(
-                ErrorCode.INVALID_REQUEST, "Locks are renewed by requests with IsRenewAck only."
-            )
         return body.group_id, member_id
 
     def _permits(self, request: Request[Any], now: Instant) -> Permits | None:
@@ -215,7 +211,7 @@ class ShareFetchHandler:
     def _acknowledge(
         self,
         session: ShareSession,
-        topics: Iterable[Any],
+        body: Any,
         done: Callable[[Outcomes, Instant], None],
         permits: Permits | None,
         now: Instant,
@@ -226,7 +222,7 @@ class ShareFetchHandler:
                 AckBatch(batch.first_offset, batch.last_offset, batch.acknowledge_types)
                 for batch in each.acknowledgement_batches
             ]
-            for topic in topics
+            for topic in body.topics
             for each in topic.partitions
             if each.acknowledgement_batches
         }
@@ -241,6 +237,9 @@ class ShareFetchHandler:
         if not wanted:
             done(outcomes, now)
         for place, batches in wanted.items():
+            if not body.is_renew_ack and any(AckType.RENEW in each.types for each in batches):
+                told(place, ErrorCode.INVALID_REQUEST, now)
+                continue
             replica = find_led(self._around.replicas, place, permits)
             if isinstance(replica, ErrorCode):
                 told(place, replica, now)
@@ -259,12 +258,3 @@ class ShareFetchHandler:
 
 def _has_acknowledgements(topics: Iterable[Any]) -> bool:
     return any(each.acknowledgement_batches for topic in topics for each in topic.partitions)
-
-
-def _renews(topics: Iterable[Any]) -> bool:
-    return any(
-        AckType.RENEW in batch.acknowledge_types
-        for topic in topics
-        for each in topic.partitions
-        for batch in each.acknowledgement_batches
-    )
