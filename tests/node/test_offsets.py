@@ -157,6 +157,19 @@ def delete(client: Client, offset: int, topic: str = "orders") -> tuple[int, int
     return int(found.error_code), int(found.low_watermark)
 
 
+def test_i40_a_deletion_does_not_wait_if_a_fetcher_saves_the_log_start(
+    world: World, client: Client
+) -> None:
+    """It saves those of all logs, since followed ones have moved in the same turn."""
+    item = DeleteRecordsPartition(partition_index=0, offset=3)
+    topic = DeleteRecordsTopic(name="orders", partitions=[item])
+    client.send(DeleteRecordsRequest(topics=[topic], timeout_ms=10_000), 2)
+    assert world.node.replicas.logs.save_log_starts()
+    world.turn()
+    [answer] = client.answers[-1:]
+    assert answer.topics[0].partitions[0].low_watermark == 3
+
+
 def test_deleted_records_are_gone_for_good(world: World, client: Client) -> None:
     assert delete(client, 3) == (0, 3)
     assert delete(client, 1) == (0, 3), "the start never moves back"

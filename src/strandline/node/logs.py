@@ -60,6 +60,8 @@ class Logs:
         """Of logs whose start was raised and is not in the checkpoint of their directory yet."""
         self._delayed: dict[LogOffsets, None] = {}
         """Those that could not be written because there was no room."""
+        self._saved: list[LogOffsets] = []
+        """Those that were written since `take_saved_starts` was last asked."""
         self.has_failed_logs = False
         """Whether a log has failed, and not its directory, since `Replicas` looked last."""
         self._half_made: dict[TopicPartition, Directory] = {}
@@ -203,6 +205,12 @@ class Logs:
             ]
             if here and directory.offline_reason is None:
                 saved += self._save_log_starts(directory, here)
+        self._saved += saved
+        return saved
+
+    def take_saved_starts(self) -> list[LogOffsets]:
+        """The log starts that were written since the last call: requests may wait for that."""
+        saved, self._saved = self._saved, []
         return saved
 
     def _save_log_starts(

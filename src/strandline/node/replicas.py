@@ -153,8 +153,10 @@ class Replicas:
         return arrived
 
     def save_log_starts(self, *, retry: bool = False) -> None:
-        """Write down the log starts that were raised, then wake the requests that wait for that."""
-        for saved in self.logs.save_log_starts(retry=retry):
+        """Write down the log starts that were raised, then wake the requests that wait for that,
+        also where a fetcher wrote them earlier in this turn."""
+        self.logs.save_log_starts(retry=retry)
+        for saved in self.logs.take_saved_starts():
             replica = self._by_name.get(saved.topic_partition)
             if replica is not None and replica.log.offsets is saved:
                 replica.wake_low_watermark_waiters()
