@@ -16,7 +16,7 @@ from strandline.config.topic import TopicConfig
 from strandline.errors import CorruptRecords, StorageError
 from strandline.node.kraft_metadata import read_kraft_metadata
 from strandline.node.logs import Directory
-from strandline.storage.clean_shutdown import HeldLogs
+from strandline.storage.clean_shutdown import HeldLogs, together
 from strandline.storage.directory_names import DirectoryKind, retired_directory_name
 from strandline.storage.durable_directory import make_durably
 from strandline.storage.files import Files, join
@@ -113,13 +113,11 @@ class LogDirectories:
 
     @property
     def held(self) -> HeldLogs | None:
-        """The logs that were here when the last process ended; None if a marker does not say."""
-        held: set[tuple[TopicId, int]] = set()
-        for directory in self.all:
-            if directory.clean_shutdown is None or directory.clean_shutdown.logs is None:
-                return None
-            held |= directory.clean_shutdown.logs
-        return frozenset(held)
+        """The logs that the broker had when its last process ended, also in a directory that is not
+        in `log.dirs` any more; None if a marker does not say."""
+        return together(
+            None if each.clean_shutdown is None else each.clean_shutdown.logs for each in self.all
+        )
 
     def load(
         self,

@@ -55,7 +55,7 @@ from strandline.node.token_expiry import TokenExpiry
 from strandline.node.topic_creation import TopicCreation
 from strandline.node.transaction_access import TransactionAccess
 from strandline.node.why.refusals import Refusal
-from strandline.storage.clean_shutdown import CleanShutdown
+from strandline.storage.clean_shutdown import CleanShutdown, together
 from strandline.storage.compaction.dry_run import DryRun
 from strandline.storage.compaction.plan import CleaningResult
 from strandline.storage.files import Files
@@ -243,12 +243,11 @@ class Node:
 
     def closings(self, broker_epoch: int, *, at_once: int = 1) -> list[Closing]:
         """`stop` in steps of so many logs, for each log directory; all are to be finished."""
-        membership = self.membership
-        shutdown = CleanShutdown(broker_epoch, membership.lives, membership.unheard_ms)
-        return [
-            directory.closing(shutdown, at_once=at_once)
-            for directory in self.replicas.logs.directories
-        ]
+        membership, directories = self.membership, self.replicas.logs.directories
+        # Each marker names the logs of all: the next start may be without one of the directories.
+        held = together(each.held for each in directories)
+        shutdown = CleanShutdown(broker_epoch, membership.lives, membership.unheard_ms, held)
+        return [each.closing(shutdown, at_once=at_once) for each in directories]
 
     def abandon(self) -> None:
         """Let every file go, and write nothing: as if the process had died."""

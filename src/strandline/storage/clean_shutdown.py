@@ -10,13 +10,15 @@ Three keys are our own; Kafka and version 0.1.0 write none of them.
                                 one that comes back from an older copy lacks the later ones
     "unheard":1700000000000     when the last process began, if it never heard whether it was
                                 registered: the cluster remembers which process a registration was
-    "logs":{"<topic id>":[0,3]} which logs lay beside the marker: one of them that is missing at the
-                                next start was removed, any other one was never there
+    "logs":{"<topic id>":[0,3]} which logs the broker had, in whichever of its directories: one of
+                                them that is missing at the next start was removed, any other one
+                                was never there
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -43,7 +45,18 @@ class CleanShutdown:
     unheard_ms: int | None = None
     """The wall time at which a process began that never heard of a registration of its own."""
     logs: HeldLogs | None = None
-    """Which logs lay beside the marker; None if it does not say."""
+    """Which logs the broker had in all its directories, also in those that had failed; None if the
+    marker does not say."""
+
+
+def together(held: Iterable[HeldLogs | None]) -> HeldLogs | None:
+    """The logs of several directories; None if it is not known of one of them."""
+    every: set[tuple[TopicId, int]] = set()
+    for logs in held:
+        if logs is None:
+            return None
+        every |= logs
+    return frozenset(every)
 
 
 def take_marker(files: Files, directory: str) -> CleanShutdown | None:

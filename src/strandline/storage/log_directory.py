@@ -27,13 +27,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final, Generic, TypeVar
 
 from strandline.errors import StorageError
 from strandline.storage.checkpoint_file import DamagedCheckpoint, OffsetCheckpoint
 from strandline.storage.clean_shutdown import CleanShutdown, HeldLogs, take_marker, write_marker
-from strandline.storage.closing_logs import Closable, closing_logs
+from strandline.storage.closing_logs import closing_logs
 from strandline.storage.directory_contents import DirectoryContents, scan_directory
 from strandline.storage.directory_names import parse_directory_name
 from strandline.storage.files import (
@@ -49,36 +48,14 @@ from strandline.storage.files import (
 from strandline.storage.flush_plan import Closing, finish
 from strandline.storage.log_to_load import LogToLoad
 from strandline.storage.meta_properties import ForeignDirectory, MetaProperties, claim_directory
-from strandline.types import NO_OFFSET, BrokerId, Offset, TopicId, TopicPartition
+from strandline.storage.partition_log import PartitionLog
+from strandline.types import NO_OFFSET, BrokerId, Offset, TopicPartition
 
 LOCK_FILE: Final = ".lock"
 RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 LOG_STARTS: Final = "log-start-offset-checkpoint"
 HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
 CLEANER_OFFSETS: Final = "cleaner-offset-checkpoint"
-
-
-class PartitionLog(Closable, Protocol):
-    """What a log directory needs of a log."""
-
-    @property
-    def topic_partition(self) -> TopicPartition: ...
-
-    @property
-    def topic_id(self) -> TopicId: ...
-
-    @property
-    def recovery_point(self) -> Offset:
-        """Everything below is synced."""
-
-    @property
-    def log_start_offset(self) -> Offset: ...
-
-    @property
-    def log_end_offset(self) -> Offset: ...
-
-    @property
-    def high_watermark(self) -> Offset: ...
 
 
 LogType = TypeVar("LogType", bound=PartitionLog)
@@ -262,10 +239,21 @@ class LogDirectory(Generic[LogType]):
         Returns whether the next start may skip recovery. One log that fails to close does not
         keep the others from closing, but takes the directory offline.
         """
-        return finish(self.closing(CleanShutdown(broker_epoch)))
+        return finish(self.closing(CleanShutdown(broker_epoch, logs=self.held)))
+
+    @property
+    def held(self) -> HeldLogs | None:
+        """Which logs are here, by what the last process told if they could not all be loaded; None
+        if that is not known."""
+        if self.fully_loaded:
+            return frozenset((log.topic_id, at.partition) for at, log in self.logs.items())
+        return None if self.clean_shutdown is None else self.clean_shutdown.logs
 
     def closing(self, shutdown: CleanShutdown, *, at_once: int = 1) -> Closing:
-        """`close_clean` in steps of so many logs, as their syncs take their time."""
+        """`close_clean` in steps of so many logs, as their syncs take their time.
+
+        The marker is written as it is given: it tells of the broker's other directories, too.
+        """
         try:
             self.write_high_watermarks()
             failures = yield from closing_logs([log for _, log in self._all()], at_once)
@@ -276,7 +264,7 @@ class LogDirectory(Generic[LogType]):
             may_mark = self.offline_reason is None and (self.fully_loaded or self.clean_shutdown)
             if may_mark:
                 with self._or_offline("mark the clean shutdown of"):
-                    write_marker(self._files, self.path, replace(shutdown, logs=self._held()))
+                    write_marker(self._files, self.path, shutdown)
             return bool(may_mark)
         except StorageError:
             return False
@@ -288,11 +276,6 @@ class LogDirectory(Generic[LogType]):
         if self._lock is not None:
             self._lock.release()
             self._lock = None
-
-    def _held(self) -> HeldLogs | None:
-        if self.fully_loaded:
-            return frozenset((log.topic_id, at.partition) for at, log in self.logs.items())
-        return None if self.clean_shutdown is None else self.clean_shutdown.logs
 
     # ── helpers ────────────────────────────────────────────────────────────────────────────────
 
