@@ -398,12 +398,15 @@ def test_a_slow_disk_becomes_fast_again() -> None:
         it.settle()
 
 
-def test_a_failed_sync_is_counted_as_a_loss() -> None:
+@pytest.mark.parametrize("error", ["broken", "full"])
+def test_a_failed_sync_is_counted_as_a_loss(error: str) -> None:
     with stage(log_flush_interval_messages="1") as it:
-        it.do("fsync-fail 1 path=.log for=1s down=100ms")
+        it.do(f"fsync-fail 1 path=.log error={error} for=1s down=100ms")
         it.do("power-cut 2 mode=none")
         assert "beyond the budget" in it.skipped[0]
+        directories = it[1].node.replicas.logs.directories
         it.run(3_000)
+        assert any(each.offline_reason for each in directories), "what was lost is not served"
         it.settle()
         assert it[1].life >= 2
 

@@ -12,7 +12,7 @@ import pytest
 
 from strandline.errors import StorageError
 from strandline.storage.file_handles import FileHandles
-from strandline.storage.files import File, NoRoom, OutOfHandles
+from strandline.storage.files import File, LostWrites, NoRoom, OutOfHandles
 from strandline.storage.memory_files import MemoryFiles
 from strandline.storage.real_files import RealFiles
 from strandline.storage.system_calls import sync_data
@@ -199,8 +199,9 @@ def test_a_failed_sync_of_the_disk_is_told_from_one_that_was_not_begun(
         raise full
 
     monkeypatch.setattr("strandline.storage.real_files.sync_data", fail)
-    with pytest.raises(NoRoom):
+    with pytest.raises(LostWrites) as raised:
         file.sync()
+    assert isinstance(raised.value.shortage, NoRoom)
     assert file.failed
 
 

@@ -17,13 +17,18 @@ import pytest
 from strandline.errors import StorageError
 from strandline.storage import real_files, real_lock, system_calls
 from strandline.storage.files import (
+    DiskFull,
     Files,
     LockHeld,
+    LostWrites,
     MissingFile,
+    NoRoom,
+    OutOfHandles,
     UnreadableFile,
     join,
     name_of,
     parent_of,
+    sync_new,
 )
 from strandline.storage.memory_files import MemoryFiles, ProcessEnded, UsedAfterEnd
 from strandline.storage.memory_inodes import PowerCut
@@ -292,6 +297,70 @@ def test_a_failed_sync_is_never_forgiven(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.undo()
     with pytest.raises(StorageError, match="earlier write or sync failed"):
         file.sync()
+
+
+@pytest.mark.parametrize(
+    ("number", "shortage"),
+    [
+        (errno.ENOSPC, DiskFull),
+        (errno.EDQUOT, DiskFull),
+        (errno.ENOMEM, NoRoom),
+        (errno.EMFILE, OutOfHandles),  # of a network file system, for one
+        (errno.EIO, None),
+    ],
+)
+def test_no_failed_sync_is_a_want_of_room_alone(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    number: int,
+    shortage: type[NoRoom] | None,
+) -> None:
+    """The kernel calls the pages clean whatever the reason was."""
+    file = RealFiles().open(f"{tmp_path}/f", create=True)
+    file.append(b"x")
+    monkeypatch.setattr(real_files, "sync_data", _failing(*[OSError(number, "The reason")] * 2))
+    with pytest.raises(LostWrites, match="The reason") as raised:
+        file.sync()
+    assert file.failed
+    assert type(raised.value.shortage) is (shortage or type(None))
+    again = RealFiles().open(f"{tmp_path}/f")
+    with pytest.raises(shortage or LostWrites):  # what is made anew may be made when there is room
+        sync_new(again)
+    monkeypatch.undo()
+
+
+def test_a_sync_that_was_not_begun_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = RealFiles().open(f"{tmp_path}/f", create=True)
+    file.append(b"x")
+    with monkeypatch.context() as without_handles:
+        for name in ("open", "dup"):
+            without_handles.setattr(os, name, _failing(OSError(errno.EMFILE, "Too many")))
+        with pytest.raises(OutOfHandles):
+            file.sync()
+    assert not file.failed
+    file.sync()
+
+
+@pytest.mark.parametrize("kind", [DiskFull, NoRoom, StorageError, OutOfHandles])
+def test_in_memory_a_failed_sync_is_what_it_is_on_a_disk(kind: type[StorageError]) -> None:
+    files = MemoryFiles()
+    file = files.open("/f", create=True)
+
+    def fail(operation: str, path: str) -> None:
+        if operation == "sync":
+            raise kind(f"Cannot sync {path}: it is a test.")
+
+    files.on_call = fail
+    # Only for want of a handle nothing was asked of the disk.
+    with pytest.raises(OutOfHandles if kind is OutOfHandles else LostWrites):
+        file.sync()
+    assert file.failed == (kind is not OutOfHandles)
+    with pytest.raises(kind):
+        files.write_atomically("/checkpoint", b"x")
+    files.on_call = None
+    files.write_atomically("/checkpoint", b"x")
 
 
 def test_syncing_in_another_thread_while_handles_come_and_go(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ from strandline.cluster.store import (
 )
 from strandline.cluster.tree import Applied, NodeTree
 from strandline.errors import InvariantViolated, StorageError
-from strandline.storage.files import File, Files, NoRoom, OutOfHandles, join
+from strandline.storage.files import File, Files, LostWrites, NoRoom, OutOfHandles, join
 
 JOURNAL: Final = "metadata.journal"
 SNAPSHOT: Final = "metadata.snapshot"
@@ -284,7 +284,10 @@ class DurableTree:
         whether it happened shows then, before anything was written behind it. The same holds for a
         write whose sync found no room, until another journal has taken the place of this one.
         """
-        if not isinstance(error, NoRoom):
+        is_short = isinstance(error, NoRoom)
+        if isinstance(error, LostWrites):
+            is_short = error.shortage is not None
+        if not is_short:
             self._condition = _Condition.CLOSED
             return
         if not self._journal.failed:

@@ -122,7 +122,7 @@ class LogSyncer:
             # The log has moved to another directory; what was synced is on its way out.
             self.sync_if_due(replica, now)
             return
-        if isinstance(result, NoRoom) and not any(file.failed for file in plan.files):
+        if isinstance(result, NoRoom):
             log.warning("Syncing %s is delayed: %s", replica.topic_partition, result)
             replica.log.flusher.request_flush()
             return

@@ -16,13 +16,13 @@ from typing import NamedTuple, TypeAlias
 from strandline.cluster.topic_names import case_key
 from strandline.config.topic import TopicConfig
 from strandline.errors import StorageError
+from strandline.node.log_reloading import reload_log
 from strandline.storage.directory_names import future_directory_name
-from strandline.storage.files import Files, NoRoom, join
+from strandline.storage.files import Files, LostWrites, NoRoom, join, name_of
 from strandline.storage.log import Log
 from strandline.storage.log_directory import LogDirectory
 from strandline.storage.log_offsets import LogOffsets
-from strandline.storage.log_to_load import LogToLoad
-from strandline.types import NO_OFFSET, NO_TOPIC_ID, Instant, TopicId, TopicPartition
+from strandline.types import NO_TOPIC_ID, Instant, TopicId, TopicPartition
 
 log = logging.getLogger(__name__)
 
@@ -245,6 +245,12 @@ class Logs:
             return
         # By the log, not by its name: the partition may have been made again on another disk.
         directory = next((each for each in self.directories if _has(each, failed)), None)
+        if directory is None and isinstance(error, LostWrites):
+            # It was loaded again while its files were being synced, or was deleted.
+            name = name_of(failed.directory)
+            directory = next(
+                (d for d in self.directories if join(d.path, name) == failed.directory), None
+            )
         if directory is not None:
             self.take_offline(directory, error)
 
@@ -262,37 +268,20 @@ class Logs:
         directory.go_offline(str(error))
 
     def _reload(self, directory: Directory, failed: Log, config: TopicConfig, now: Instant) -> Log:
-        """Load a log again in which an operation broke off, as a start after a crash does."""
-        failed.close()
-        found = LogToLoad(
-            failed.topic_partition,
-            failed.directory,
-            recovery_point=failed.recovery_point,
-            log_start_offset=failed.log_start_offset,
-            high_watermark=failed.high_watermark,
-            needs_recovery=True,
-            cleaned_to=directory.cleaner_offsets.get(failed.topic_partition, NO_OFFSET),
-        )
-        loaded = Log.load(
-            self.files,
-            found,
-            config,
-            now_ms=now.wall_ms,
-            random=self._random,
-            producer_expiration_ms=self._producer_expiration_ms,
-        )
-        directory.add(loaded)
         try:
-            # The tables may promise more than the log has now; see `LogDirectory.load_logs`.
-            directory.write_recovery_points()
-            directory.write_high_watermarks()
-            directory.settle_cleaner_offset(loaded)
-        except StorageError:
-            directory.add(failed)
-            loaded.close()
+            loaded = reload_log(
+                directory,
+                failed,
+                config,
+                now_ms=now.wall_ms,
+                random=self._random,
+                producer_expiration_ms=self._producer_expiration_ms,
+            )
+        except NoRoom:
             raise
-        for line in loaded.recovery_report.lines():
-            log.info("%s was loaded again: %s", loaded.topic_partition, line)
+        except StorageError as error:
+            self.take_offline(directory, error)
+            raise
         self._raised.pop(failed.offsets, None)
         self._delayed.pop(failed.offsets, None)
         return loaded

@@ -20,7 +20,7 @@ from typing import Final
 
 from strandline.sim import disk_damage
 from strandline.sim.disk_damage import Damage
-from strandline.sim.disk_faults import TAKES_SPACE, WAITS, CrashPoint, Ending, Fault, Faults
+from strandline.sim.disk_faults import TAKES_SPACE, WAITS, CrashPoint, Drop, Ending, Fault, Faults
 from strandline.storage.files import parent_of
 from strandline.storage.memory_files import MemoryFiles
 from strandline.storage.memory_inodes import Contents, PowerCut
@@ -184,12 +184,13 @@ class Disk:
         self._faults.starved = share
         self._watch()
 
-    def drop_on_sync(self, path_part: str = "") -> None:
-        """The next sync of such a file fails and drops what it was to write (F-45).
+    def drop_on_sync(self, path_part: str = "", *, is_full: bool = False) -> None:
+        """The next sync of such a file fails and drops what it was to write (F-45), for want of
+        room where the disk `is_full`.
 
         Later syncs of the file say that all is well, and are not.
         """
-        self._faults.drops.append(path_part)
+        self._faults.drops.append(Drop(path_part, is_full))
         self._watch()
 
     def slow(

@@ -57,6 +57,22 @@ class Fault:
         return StorageError(f"Cannot {operation} {path}: Input/output error.")
 
 
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """The next sync of such a file fails, and what it was to write is gone."""
+
+    path_part: str
+    is_full: bool
+    """Whether the disk says that it has no room, as thin volumes, quotas and btrfs do, and not that
+    it is broken."""
+
+    def error(self, path: str) -> StorageError:
+        """What the operating system says."""
+        if self.is_full:
+            return DiskFull(f"Cannot sync {path}: No space left on device.")
+        return StorageError(f"Cannot sync {path}: Input/output error.")
+
+
 @dataclass(slots=True)
 class CrashPoint:
     """The process ends at the `left`-th matching operation from now."""
@@ -90,7 +106,7 @@ class Faults:
     drop: Callable[[str], None]
     """Called with the path of a file whose sync fails and loses what was to be synced."""
     faults: list[Fault] = field(default_factory=list)
-    drops: list[str] = field(default_factory=list)
+    drops: list[Drop] = field(default_factory=list)
     slow: list[tuple[frozenset[str], str, int]] = field(default_factory=list)
     starved: float = 0.0
     crash: CrashPoint | None = None
@@ -127,12 +143,12 @@ class Faults:
                 self._count("full" if fault.is_full else operation)
                 raise fault.error(operation, path)
         if operation == "sync":
-            for path_part in self.drops:
-                if path_part in path:
-                    self.drops.remove(path_part)
+            for drop in self.drops:
+                if drop.path_part in path:
+                    self.drops.remove(drop)
                     self.drop(path)
                     self._count("drop on sync")
-                    raise StorageError(f"Cannot sync {path}: Input/output error.")
+                    raise drop.error(path)
 
     def _maybe_crash(self, crash: CrashPoint, operation: str, path: str) -> None:
         if self.has_crashed:

@@ -38,8 +38,7 @@ class MissingFile(StorageError):
 class NoRoom(StorageError):
     """Something that is needed has run out. Nothing is broken: it works again when there is more.
 
-    The file system is as it was before the operation that raised this, with one exception: if the
-    disk had no room for what `File.sync` was to bring there, `File.failed` is set.
+    The file system is as it was before the operation that raised this.
     """
 
     for_clients: ClassVar[str] = "The broker has run out of memory."
@@ -56,6 +55,17 @@ class OutOfHandles(NoRoom):
     """The process, or the machine, has no descriptor left to open a file with (EMFILE, ENFILE)."""
 
     for_clients = "The broker can open no more files (ulimit -n)."
+
+
+class LostWrites(StorageError):
+    """The disk was asked for a sync and failed, for whatever reason, also for want of room.
+
+    The kernel calls the pages clean then that it could not write: what the file has is not what the
+    disk has, and no later sync of it proves anything, by whichever handle (note 0023).
+    """
+
+    shortage: NoRoom | None = None
+    """What had run out, if that was why. A file that nothing relies on yet may be made again."""
 
 
 class UnreadableFile(StorageError):
@@ -107,7 +117,10 @@ class File(Protocol):
         """Claim disk space up to `size` without changing what `size` says."""
 
     def sync(self) -> None:
-        """Make everything written before this call durable. May run in any thread."""
+        """Make everything written before this call durable. May run in any thread.
+
+        Raises `LostWrites` if the disk was asked and failed; then `failed` is set.
+        """
 
     def moved_to(self, path: str) -> None:
         """Tell the file that it, or a directory above it, was renamed."""
@@ -202,6 +215,22 @@ class Files(Protocol):
 
     def total_bytes(self, path: str) -> int:
         """Size in bytes of the file system that holds `path`."""
+
+
+def lost_writes(failure: StorageError) -> LostWrites:
+    """What a sync raises that failed in this way after the disk was asked."""
+    lost = LostWrites(str(failure))
+    lost.shortage = failure if isinstance(failure, NoRoom) else None
+    return lost
+
+
+def sync_new(file: File) -> None:
+    """Sync a file that its caller removes, or writes from the beginning, when that fails: nothing
+    is lost with it. Raises `NoRoom` if there is none, or `StorageError`."""
+    try:
+        file.sync()
+    except LostWrites as error:
+        raise (error.shortage or error) from error
 
 
 def join(directory: str, name: str) -> str:

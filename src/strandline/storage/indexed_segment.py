@@ -21,7 +21,7 @@ from strandline.storage.batch_scan import (
     header_at,
     headers_between,
 )
-from strandline.storage.files import File, Files, MissingFile
+from strandline.storage.files import File, Files, MissingFile, sync_new
 from strandline.storage.index_file import DamagedIndex
 from strandline.storage.offset_index import LAYOUT as OFFSET_LAYOUT
 from strandline.storage.offset_index import RELATIVE_OFFSET_MAX, IndexedPosition, OffsetIndex
@@ -209,7 +209,7 @@ class IndexedSegment:
             self._index_everything(self.size + HEADER_BYTES)
             self.close_indexes()
             for index in (self.offset_index, self.time_index):
-                index.file.sync()
+                sync_new(index.file)
                 path = index.path.removesuffix(REBUILT)
                 self.files.rename(index.path, path)
                 index.moved_to(path)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from strandline.errors import StorageError
-from strandline.storage.files import NoRoom
+from strandline.storage.files import LostWrites, NoRoom
 from strandline.types import TopicPartition
 
 
@@ -13,7 +13,8 @@ class LogHealth:
     - `failure`: set once, when a write could not be taken back: what is on disk and what is in
       memory may differ (KAFKA-10778).
     - `may_reload`: it failed because an operation broke off for want of something: the files are as
-      after a crash, and may be loaded again.
+      after a crash, and may be loaded again. Not if a sync failed: what is read may be what only
+      the page cache has.
     - `closed`: the handles were given up, or the partition was deleted; never again open.
     """
 
@@ -30,6 +31,8 @@ class LogHealth:
         if self.failure is None:
             self.failure = reason
             self.may_reload = isinstance(cause, NoRoom)
+        elif isinstance(cause, LostWrites):
+            self.may_reload = False
 
     def close(self) -> None:
         """Take no more appends, without anything being wrong."""

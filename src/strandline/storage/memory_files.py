@@ -21,7 +21,7 @@ from random import Random
 from typing import Final, TypeAlias
 
 from strandline.errors import StorageError
-from strandline.storage.files import DiskFull, LockHeld, MissingFile, name_of, parent_of
+from strandline.storage.files import DiskFull, LockHeld, MissingFile, name_of, parent_of, sync_new
 from strandline.storage.memory_handles import MemoryFile, MemoryLock, ProcessEnded
 from strandline.storage.memory_inodes import Contents, Directory, Node, PowerCut
 
@@ -174,7 +174,7 @@ class MemoryFiles:
         file = self.open(path, create=True)
         file.truncate(0)
         file.append(data)
-        file.sync()
+        sync_new(file)
         file.close()
 
     def exists(self, path: str) -> bool:

@@ -11,7 +11,14 @@ from types import TracebackType
 from typing import Protocol
 
 from strandline.errors import StorageError
-from strandline.storage.files import Buffer, DiskFull, NoRoom, OutOfHandles, UnreadableFile
+from strandline.storage.files import (
+    Buffer,
+    DiskFull,
+    NoRoom,
+    OutOfHandles,
+    UnreadableFile,
+    lost_writes,
+)
 from strandline.storage.memory_inodes import Contents
 
 
@@ -118,10 +125,11 @@ class MemoryFile:
             raise StorageError(f"Cannot sync {self.path}: an earlier write or sync failed.")
         try:
             self._world.ask("sync", self.path)
+        except OutOfHandles:
+            raise  # nothing was asked of the disk yet
         except StorageError as error:
-            # For want of a handle nothing was asked of the disk yet.
-            self.failed = isinstance(error, DiskFull) or not isinstance(error, NoRoom)
-            raise
+            self.failed = True
+            raise lost_writes(error) from error
         self._contents.sync()
 
     def moved_to(self, path: str) -> None:

@@ -22,6 +22,7 @@ from strandline.storage.files import (
     NoRoom,
     OutOfHandles,
     UnreadableFile,
+    lost_writes,
     parent_of,
 )
 from strandline.storage.real_lock import RealLock
@@ -167,7 +168,7 @@ class RealFile:
             sync_data(descriptor)
         except OSError as error:
             self.failed = True
-            raise storage_error("sync", self.path, error) from error
+            raise lost_writes(storage_error("sync", self.path, error)) from error
         finally:
             if not self.is_pinned:
                 os.close(descriptor)

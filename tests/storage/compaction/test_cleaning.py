@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 
+from strandline.errors import StorageError
 from strandline.records.batch import BatchHeader, iterate_headers
 from strandline.records.codec import Codec
 from strandline.records.record import Record
 from strandline.storage.compaction.cleaning import Uncleanable, carry_out
 from strandline.storage.compaction.dry_run import dry_run
 from strandline.storage.compaction.plan import CleanerSettings, CleaningPlan, CleaningResult
-from strandline.storage.files import DiskFull
+from strandline.storage.files import DiskFull, LostWrites
 from strandline.storage.log import Log
 from strandline.storage.memory_files import MemoryFiles
 from strandline.types import Offset, ProducerEpoch, ProducerId
@@ -246,6 +247,34 @@ def test_a_full_disk_ends_the_round_and_harms_nothing() -> None:
     files.capacity_bytes = 1 << 40
     compact(files, log)
     assert map_of(log) == expected
+
+
+@pytest.mark.parametrize(("suffix", "raised"), [(".log", LostWrites), (".cleaned", DiskFull)])
+def test_only_what_is_made_anew_may_find_no_room_when_it_is_synced(
+    suffix: str, raised: type[StorageError]
+) -> None:
+    """Of a segment that is there, the kernel calls the lost pages clean: the next round, with
+    handles of its own, would find that all is well."""
+    world = World(MemoryFiles(), "/data", "memory")
+    log = world.create(COMPACTED)
+    for number in range(60):
+        put(log, (b"key-%d" % (number % 7), b"." * 40))
+    closed(log)
+    files = world.files
+    assert isinstance(files, MemoryFiles)
+    plan = plan_all(log)
+    assert plan is not None
+    assert plan.unsynced
+
+    def fill(operation: str, path: str) -> None:
+        if operation == "sync" and path.endswith(suffix):
+            raise DiskFull(f"Cannot {operation} {path}: No space left on device.")
+
+    names, files.on_call = files.list_directory(world.directory), fill
+    with pytest.raises(raised):
+        list(carry_out(plan, files))
+    files.on_call = None
+    assert files.list_directory(world.directory) == names
 
 
 def test_a_dry_run_says_what_a_round_does(world: World) -> None:

@@ -139,7 +139,14 @@ CATALOGUE: Final = (
     Row("F-42", "torn last batch", ("power-cut 1 mode=torn", "crash-in 1 operations=5")),
     Row("F-43", "lost page cache, suffix", ("power-cut 1 mode=prefix",)),
     Row("F-44", "lost page cache, hole", ("power-cut 1 mode=hole",)),
-    Row("F-45", "fsync fails once, then lies", ("fsync-fail 1 path=.log for=2s",)),
+    Row(
+        "F-45",
+        "fsync fails once, then lies",
+        (
+            "fsync-fail 1 path=.log for=2s",
+            "fsync-fail 1 path=.log error=full for=2s",
+        ),
+    ),
     Row(
         "F-46",
         "EIO on append",

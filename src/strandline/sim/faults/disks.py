@@ -75,11 +75,17 @@ def disk_slow(scene: Scene, action: Action) -> None:
 
 
 def fsync_fail(scene: Scene, action: Action) -> None:
-    """The next fsync of such a file fails, its pages are lost, and later ones lie (F-45)."""
+    """The next fsync of such a file fails, its pages are lost, and later ones lie (F-45).
+
+    With `error=full` it says that there is no room: that is no other loss.
+    """
     machine = one_running(scene, action.word(0))
+    error = action.options.get("error", "broken")
+    if error not in ("broken", "full"):
+        raise BadScript(f"A sync finds a disk broken or full, not '{error}'.")
     check_budget(scene, machine, lossy=True)
     scene.budget.arm(machine, action.verb, lossy=True)
-    machine.disk.drop_on_sync(action.options.get("path", _LOG))
+    machine.disk.drop_on_sync(action.options.get("path", _LOG), is_full=error == "full")
 
     _restart_healthy(scene, machine, action)
 
@@ -188,7 +194,7 @@ VERBS: Final = (
     Verb("disk-full", disk_full, "BROKER [path=] [for=] [down=]"),
     Verb("starve", starve, "BROKER [percent=] [for=]"),
     Verb("disk-slow", disk_slow, "BROKERS [per=] [path=] [for=]"),
-    Verb("fsync-fail", fsync_fail, "BROKER [path=] [for=] [down=]"),
+    Verb("fsync-fail", fsync_fail, "BROKER [path=] [error=broken|full] [for=] [down=]"),
     Verb("rot", rot, "BROKER [path=] [for=]"),
     Verb("lose-file", lose_file, "BROKER [path=] [how=gone|cut] [for=] [down=]"),
     Verb("lose-directory", lose_directory, "BROKER [what=log|disk] [dir=] [down=]"),

@@ -11,7 +11,7 @@ from typing import Final
 
 from strandline.errors import InvariantViolated
 from strandline.records.compacting import IndexEntry
-from strandline.storage.files import Buffer, File, Files
+from strandline.storage.files import Buffer, File, Files, sync_new
 from strandline.storage.offset_index import OffsetIndex
 from strandline.storage.segment_names import (
     CLEANED,
@@ -91,7 +91,7 @@ class SegmentWriter:
             self._aborted.file,
         ):
             if file is not None:
-                file.sync()
+                sync_new(file)
         self._files.sync_directory(self._directory)
         self._close()
 

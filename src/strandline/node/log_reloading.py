@@ -1,0 +1,64 @@
+"""Loading a log again within one life of the process, after an operation on it has broken off.
+
+For want of room, handles or memory an operation may leave files and memory that differ. Nothing is
+wrong with the disk then: the log is loaded as a start after a crash does, and its replica goes on
+under the same registration. This file knows what that takes; when it is time is decided elsewhere.
+"""
+
+from __future__ import annotations
+
+import logging
+from random import Random
+
+from strandline.config.topic import TopicConfig
+from strandline.errors import StorageError
+from strandline.storage.log import Log
+from strandline.storage.log_directory import LogDirectory
+from strandline.storage.log_to_load import LogToLoad
+from strandline.types import NO_OFFSET
+
+log = logging.getLogger(__name__)
+
+
+def reload_log(
+    directory: LogDirectory[Log],
+    failed: Log,
+    config: TopicConfig,
+    *,
+    now_ms: int,
+    random: Random,
+    producer_expiration_ms: int,
+) -> Log:
+    """The log that takes the place of the failed one in its directory. Raises `NoRoom`, when it may
+    be tried again, and `StorageError`: then the disk is not to be used any more."""
+    failed.close()
+    found = LogToLoad(
+        failed.topic_partition,
+        failed.directory,
+        recovery_point=failed.recovery_point,
+        log_start_offset=failed.log_start_offset,
+        high_watermark=failed.high_watermark,
+        needs_recovery=True,
+        cleaned_to=directory.cleaner_offsets.get(failed.topic_partition, NO_OFFSET),
+    )
+    loaded = Log.load(
+        failed.files,
+        found,
+        config,
+        now_ms=now_ms,
+        random=random,
+        producer_expiration_ms=producer_expiration_ms,
+    )
+    directory.add(loaded)
+    try:
+        # The tables may promise more than the log has now; see `LogDirectory.load_logs`.
+        directory.write_recovery_points()
+        directory.write_high_watermarks()
+        directory.settle_cleaner_offset(loaded)
+    except StorageError:
+        directory.add(failed)
+        loaded.close()
+        raise
+    for line in loaded.recovery_report.lines():
+        log.info("%s was loaded again: %s", loaded.topic_partition, line)
+    return loaded
