@@ -24,7 +24,7 @@ from strandline.storage.log import Log
 from strandline.storage.log_directory import LogDirectory
 from strandline.storage.log_to_load import LogToLoad
 from strandline.storage.meta_properties import read_meta_properties
-from strandline.types import NO_TOPIC_ID, BrokerId, Lives, TopicId, TopicPartition
+from strandline.types import NO_TOPIC_ID, BrokerId, Lives, Offset, TopicId, TopicPartition
 
 UNKNOWN_EPOCH = -1
 
@@ -37,6 +37,8 @@ class LogDirectories:
         self.notices: list[str] = []
         self.promoted: set[TopicPartition] = set()
         """Logs that are copies of ones that are gone, and may lack what these had."""
+        self.lost: dict[TopicPartition, Offset] = {}
+        """Where logs end now that had more when they were closed cleanly."""
         self._files = files
         self._paths = paths
         self._random = random
@@ -138,6 +140,8 @@ class LogDirectories:
                 producer_expiration_ms=producer_expiration_ms,
             )
             self.notices.extend(loaded.recovery_report.lines())
+            if not found.needs_recovery and not found.is_future and _has_lost(found, loaded):
+                self.lost[found.topic_partition] = loaded.log_end_offset
             return loaded
 
         for directory in self.all:
@@ -258,6 +262,12 @@ class LogDirectories:
         self.notices.append(
             f"The log of {at} (topic id {loaded.topic_id}) {why}: it is kept as {loaded.directory}."
         )
+
+
+def _has_lost(found: LogToLoad, loaded: Log) -> bool:
+    """Whether a log that was closed cleanly lacks what it had then: all of it was synced."""
+    is_short = loaded.log_end_offset < found.recovery_point
+    return is_short or loaded.recovery_report.has_lost_records
 
 
 def progress_of(found: Log) -> tuple[int, int, int]:

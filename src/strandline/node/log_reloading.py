@@ -49,6 +49,12 @@ def reload_log(
         random=random,
         producer_expiration_ms=producer_expiration_ms,
     )
+    if loaded.recovery_report.has_lost_records:
+        # Rot, which its replica must not outlive as a complete one: nothing that breaks off cuts
+        # into what was appended.
+        loaded.close()
+        cut = next(each for each in loaded.recovery_report.cuts if not each.was_deleted)
+        raise StorageError(f"{failed.topic_partition} was loaded again, and lost records: {cut}")
     directory.add(loaded)
     try:
         # The tables may promise more than the log has now; see `LogDirectory.load_logs`.

@@ -157,7 +157,8 @@ class StartUp:
         )
 
     def _previous_epoch(self) -> int:
-        """Under which registration nothing was lost; unknown if a log is gone that must be here.
+        """Under which registration nothing was lost; unknown if a log is gone that must be here, or
+        a part of one.
 
         A marker of a clean end speaks of the logs that lay beside it then. With one that was
         removed go committed records of which this broker is believed to have a copy. One that it
@@ -175,12 +176,18 @@ class StartUp:
             and self._broker_id in (*state.in_sync_replicas, *state.elr)
         ]
         previous_epoch = self.directories.previous_epoch
-        if not gone or previous_epoch == UNKNOWN_EPOCH:
+        lost = self.directories.lost
+        if not (gone or lost) or previous_epoch == UNKNOWN_EPOCH:
             return previous_epoch
+        if gone:
+            what = f"The log of {gone[0]} is gone"
+            others = f", and {len(gone) - 1} others are" if len(gone) > 1 else ""
+        else:
+            at, end = next(iter(lost.items()))
+            what = f"The log of {at} has lost its end and ends at {end}"
+            others = f", and {len(lost) - 1} others have" if len(lost) > 1 else ""
         notice = (
-            f"The log of {gone[0]} is gone"
-            + (f", and {len(gone) - 1} others are" if len(gone) > 1 else "")
-            + ", although the broker had ended cleanly: it starts as after a crash."
+            f"{what}{others}, although the broker had ended cleanly: it starts as after a crash."
         )
         log.warning("%s", notice)
         self.directories.notices.append(notice)

@@ -226,11 +226,13 @@ class Recovery:
     def _cut_before(self, segment: Segment, end: Offset, reason: str) -> None:
         self._remove_from(self._log.segments.since(segment.base_offset), end, reason)
 
-    def _remove_from(self, segments: list[Segment], end: Offset, reason: str) -> None:
+    def _remove_from(
+        self, segments: list[Segment], end: Offset, reason: str, *, was_deleted: bool = False
+    ) -> None:
         """Remove segments, newest first, and make that durable."""
         log = self._log
         for segment in reversed(segments):
-            self._cuts.append(Cut(segment.log.path, end, segment.size, reason))
+            self._cuts.append(Cut(segment.log.path, end, segment.size, reason, was_deleted))
             log.segments.forget([segment])
             segment.discard()
         if segments:
@@ -252,7 +254,8 @@ class Recovery:
                 return end
             # Files were removed behind our back: what is left was all deleted before.
             reason = f"everything is below the log start {found.log_start_offset}"
-            self._remove_from(list(log.segments.all), found.log_start_offset, reason)
+            everything = list(log.segments.all)
+            self._remove_from(everything, found.log_start_offset, reason, was_deleted=True)
             log.leader_epochs.clear()
             log.producers.truncate_fully_and_start_at(found.log_start_offset)
         start = found.log_start_offset

@@ -19,6 +19,8 @@ class Cut:
     """The log's end after the cut."""
     removed_bytes: int
     reason: str
+    was_deleted: bool = False
+    """Whether it had only what lies in front of the log's start, and is missed by no client."""
 
     def __str__(self) -> str:
         return (
@@ -41,6 +43,11 @@ class RecoveryReport:
     def lost_bytes(self) -> int:
         """How much was cut in total."""
         return sum(cut.removed_bytes for cut in self.cuts)
+
+    @property
+    def has_lost_records(self) -> bool:
+        """Whether something was cut that was not deleted: it may have been committed."""
+        return any(not cut.was_deleted for cut in self.cuts)
 
     def lines(self) -> tuple[str, ...]:
         """Everything as sentences, for a log file."""
