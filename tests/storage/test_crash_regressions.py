@@ -16,13 +16,12 @@ from strandline.records.builder import build_control_batch
 from strandline.records.control import ControlType, EndTransactionMarker
 from strandline.storage.batch_scan import DamagedSegment
 from strandline.storage.files import DiskFull
-from strandline.storage.indexed_segment import REBUILT
 from strandline.storage.log import Log
 from strandline.storage.log_directory import LogDirectory
 from strandline.storage.log_to_load import LogToLoad
 from strandline.storage.memory_files import MemoryFiles
 from strandline.storage.segment import Segment
-from strandline.storage.segment_names import OFFSET_INDEX, TIME_INDEX
+from strandline.storage.segment_names import OFFSET_INDEX, REBUILT, TIME_INDEX
 from strandline.types import (
     BrokerId,
     LeaderEpoch,

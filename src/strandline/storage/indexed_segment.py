@@ -27,6 +27,7 @@ from strandline.storage.offset_index import LAYOUT as OFFSET_LAYOUT
 from strandline.storage.offset_index import RELATIVE_OFFSET_MAX, IndexedPosition, OffsetIndex
 from strandline.storage.segment_names import (
     OFFSET_INDEX,
+    REBUILT,
     TIME_INDEX,
     TRANSACTION_INDEX,
     segment_path,
@@ -36,8 +37,6 @@ from strandline.storage.transaction_index import TransactionIndex
 from strandline.types import NO_TIMESTAMP, Offset
 
 INDEX_INTERVAL_DEFAULT: Final = 4096
-REBUILT: Final = ".tmp"
-"""Ends the names of indexes that are being made anew."""
 _T = TypeVar("_T")
 
 

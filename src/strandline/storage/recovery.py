@@ -20,6 +20,7 @@ from collections.abc import Iterator
 
 from strandline.errors import CorruptRecords
 from strandline.records.batch import BatchHeader
+from strandline.storage.abort_recovery import find_aborts
 from strandline.storage.batch_scan import SCAN_CHUNK_BYTES, DamagedSegment, headers_between
 from strandline.storage.index_file import DamagedIndex
 from strandline.storage.leader_epochs import EpochEntry
@@ -52,6 +53,8 @@ class Recovery:
         self._cuts: list[Cut] = []
         self._notes: list[str] = []
         self._recovered = 0
+        self._anew_from: Offset | None = None
+        """Where the first segment begins whose indexes were made anew, and are to be synced."""
         self._is_sparse = False
         """Whether records are missing between those of the segment that was recovered last."""
 
@@ -63,7 +66,7 @@ class Recovery:
         bases = [Offset(base) for base in log.segments.base_offsets]
         log.producers.remove_stray_snapshots(bases, opening.names)
         start = self._first_to_recover()
-        if start is not None:
+        if self._mend_aborts_below(start) and start is not None:
             self._recover_from(start)
         end = self._settle_end()
         start_offset = self._log_start()
@@ -87,12 +90,30 @@ class Recovery:
     def _first_to_recover(self) -> int | None:
         """The base offset of the first segment that cannot be trusted."""
         segments, found = self._log.segments, self._found
-        if not len(segments):
+        if not len(segments) or not found.needs_recovery:
             return None
-        suspects = [s.base_offset for s in segments.all if not self._has_sane_aborts(s)]
-        if found.needs_recovery:
-            suspects.append(segments.since(found.recovery_point)[0].base_offset)
-        return min(suspects, default=None)
+        return segments.since(found.recovery_point)[0].base_offset
+
+    def _mend_aborts_below(self, limit: int | None) -> bool:
+        """Make transaction indexes of trusted segments anew that cannot be believed; false if the
+        log had to be cut for it.
+
+        Each on its own, aside and durably. Not by recovering from there on: below the recovery
+        point nothing is recovered again after a crash, nor synced.
+        """
+        for segment in list(self._log.segments.all):
+            is_trusted = limit is None or segment.base_offset < limit
+            if self._has_sane_aborts(segment) or not is_trusted:
+                continue
+            found = find_aborts(self._log, segment, self._log_start(), self._now_ms)
+            if found.damage is not None:
+                # First the end: where the index is still damaged, the next start comes here again.
+                self._made_anew_from(segment)
+                self._cut_at(segment, found.valid_bytes, found.end_offset, found.damage)
+            segment.transaction_index.replace(found.transactions)
+            if found.damage is not None:
+                return False
+        return True
 
     def _has_sane_aborts(self, segment: Segment) -> bool:
         index = segment.transaction_index
@@ -110,6 +131,7 @@ class Recovery:
         segments = log.segments
         log_start = self._log_start()
         start = Offset(max(base_offset, log_start))
+        self._made_anew_from(segments.since(base_offset)[0])
         reload = log.producers.truncate_and_reload(log_start, start, self._now_ms)
         self._notes += reload.damaged_snapshots
         replay_producers(
@@ -131,6 +153,11 @@ class Recovery:
             if reason is not None:
                 break
         self._sync_last()
+
+    def _made_anew_from(self, segment: Segment) -> None:
+        """Indexes are being made anew, from this segment on: not durably."""
+        first = Offset(segment.base_offset)
+        self._anew_from = first if self._anew_from is None else min(self._anew_from, first)
 
     def _sync_last(self) -> None:
         """Make the end of the log durable as it is found.
@@ -269,10 +296,13 @@ class Recovery:
         After an unclean shutdown that is never known of the last segment: the process may have
         ended between cutting it and syncing the cut. Batches would come back with a power failure,
         below segments that were synced since.
+
+        Nor is it known of a segment whose indexes were made anew in place: short ones would come
+        back, and pass for whole ones.
         """
-        if not self._found.needs_recovery:
-            return end
-        return min(self._found.recovery_point, Offset(self._log.segments.last.base_offset))
+        if self._found.needs_recovery:
+            end = min(self._found.recovery_point, Offset(self._log.segments.last.base_offset))
+        return end if self._anew_from is None else min(end, self._anew_from)
 
     def _end_of_last(self) -> Offset:
         segments = self._log.segments

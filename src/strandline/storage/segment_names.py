@@ -10,7 +10,8 @@ they sort by offset:
     00000000000000001234.snapshot   producer state at 1234       (producer_snapshot.py)
 
 A further suffix says that a file is on its way: `.deleted` is removed after a delay, `.cleaned` is
-compaction output not decided yet, `.swap` is decided output not yet in its place.
+compaction output not decided yet, `.swap` is decided output not yet in its place, `.tmp` an index
+that is made anew and not whole yet.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ SEGMENT_FILES: Final = (LOG, *INDEXES)
 DELETED: Final = ".deleted"
 CLEANED: Final = ".cleaned"
 SWAP: Final = ".swap"
+REBUILT: Final = ".tmp"
 TEMPORARY: Final = (DELETED, CLEANED, SWAP)
 
 OFFSET_DIGITS: Final = 20

@@ -12,13 +12,12 @@ from typing import Final
 
 from strandline.storage.batch_scan import SCAN_CHUNK_BYTES, DamagedSegment, headers_between
 from strandline.storage.files import join
-from strandline.storage.indexed_segment import REBUILT
 from strandline.storage.leader_epochs import FILE_NAME as LEADER_EPOCHS_NAME
 from strandline.storage.leader_epochs import NEXT_SUFFIX
 from strandline.storage.log_parts import LogParts
 from strandline.storage.log_to_load import LogToLoad
 from strandline.storage.segment import Segment
-from strandline.storage.segment_names import LOG, parse_segment_name, segment_path
+from strandline.storage.segment_names import LOG, REBUILT, parse_segment_name, segment_path
 from strandline.storage.swap_recovery import finish_interrupted_swaps
 from strandline.storage.verify.files import lonely_among
 from strandline.types import NO_TOPIC_ID

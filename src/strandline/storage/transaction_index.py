@@ -19,13 +19,14 @@ last stable offset reaches the end of the fetched range: no later entry can begi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from struct import Struct
 from typing import Final, NamedTuple
 
 from strandline.errors import InvariantViolated
-from strandline.storage.files import File, Files
+from strandline.storage.files import File, Files, parent_of, sync_new
 from strandline.storage.index_file import DamagedIndex
+from strandline.storage.segment_names import REBUILT
 from strandline.types import NO_OFFSET, Offset, ProducerId
 
 SUFFIX: Final = ".txnindex"
@@ -128,6 +129,24 @@ class TransactionIndex:
             if self._file.size > kept * ENTRY_BYTES:
                 self._file.truncate(kept * ENTRY_BYTES)
             self._last_offset = newest
+
+    def replace(self, transactions: Sequence[AbortedTransaction]) -> None:
+        """Have these take the place of all entries, whatever state they are in: durably, and so
+        that a crash leaves the old ones or the new ones. Raises `StorageError`."""
+        self.close()
+        if transactions:
+            whole = self.path + REBUILT
+            self._files.remove(whole)
+            file = self._files.open(whole, create=True)
+            try:
+                file.append(b"".join(ENTRY.pack(VERSION, *each) for each in transactions))
+                sync_new(file)
+            finally:
+                file.close()
+            self._files.rename(whole, self.path)
+        else:
+            self._files.remove(self.path)
+        self._files.sync_directory(parent_of(self.path))
 
     def reset(self) -> None:
         """Drop all entries, whatever state they are in, in order to rebuild them."""
