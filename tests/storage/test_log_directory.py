@@ -13,7 +13,7 @@ from strandline.errors import StorageError
 from strandline.storage.clean_shutdown import CleanShutdown
 from strandline.storage.files import DiskFull, Files, LockHeld
 from strandline.storage.flush_plan import ClosePlan
-from strandline.storage.log_directory import LogDirectory
+from strandline.storage.log_directory import CLEANER_OFFSETS, LogDirectory
 from strandline.storage.log_to_load import LogToLoad
 from strandline.storage.memory_files import MemoryFiles
 from strandline.storage.meta_properties import ForeignDirectory
@@ -462,3 +462,28 @@ def test_a_file_of_the_probed_name_is_no_sign_that_case_is_ignored(disk: tuple[F
     files.make_directory(path)
     files.open(f"{path}/.LOCK", create=True)
     assert not started(files, path).ignores_case
+
+
+def test_a_cleaner_offset_that_could_not_be_lowered_is_lowered_later() -> None:
+    """The table kept the higher one: after a crash, new records below it counted as compacted."""
+    files = MemoryFiles()
+    directory = started(files, "/logs")
+    log = load_log(LogToLoad(ORDERS, "", Offset(0), Offset(0), Offset(0), needs_recovery=True))
+    files.make_directory(f"/logs/{ORDERS}")
+    directory.add(log)
+    directory.set_cleaner_offset(ORDERS, Offset(44))
+    log.log_end_offset = Offset(20)
+
+    def fill(operation: str, path: str) -> None:
+        if CLEANER_OFFSETS in path:
+            raise DiskFull(f"Cannot {operation} {path}: No space left on device.")
+
+    files.on_call = fill
+    for _ in range(2):
+        with pytest.raises(DiskFull):
+            directory.settle_cleaner_offset(log)
+    files.on_call = None
+    directory.settle_cleaner_offset(log)
+    assert directory.cleaner_offsets[ORDERS] == 20
+    directory.close()
+    assert opened(files, "/logs").cleaner_offsets[ORDERS] == 20

@@ -255,10 +255,12 @@ class IndexedSegment:
             self._check_time_index()
 
     def _check_time_index(self) -> None:
-        """Raise `DamagedIndex` unless the last entry is true; a closed segment always has one."""
+        """Raise `DamagedIndex` unless the last entry is true; a closed segment always has one, if
+        one of its records has a timestamp."""
         timestamp, offset = self.time_index.last
         if self.time_index.entries == 0:
-            if self.size:
+            headers = headers_between(self.log, 0, self.size, SCAN_CHUNK_BYTES)
+            if any(header.max_timestamp > NO_TIMESTAMP for _, header in headers):
                 raise DamagedIndex(f"{self.time_index.path} has no entry.")
             return
         found = self.find(offset)

@@ -155,7 +155,7 @@ class LogAppender:
                 or segment.indexes_full
                 or last_offset > segment.last_offset_max
             ):
-                segment = self._roller.roll_before_append(base_offset, now_ms)
+                segment = self._roller.roll_before_append(base_offset, Offset(last_offset), now_ms)
             if leader_epoch != self._leader_epochs.latest:
                 self._flusher.begin_epoch(leader_epoch, base_offset)
             # The length between offset and epoch is written over with itself: one call for both.

@@ -216,9 +216,11 @@ class LogDirectory(Generic[LogType]):
 
     def set_cleaner_offset(self, topic_partition: TopicPartition, offset: Offset) -> None:
         """Checkpoint that the log is compacted up to `offset`; lower after a truncation."""
-        self._cleaner_offsets[topic_partition] = offset
+        offsets = {**self._cleaner_offsets, topic_partition: offset}
         with self._or_offline("checkpoint"):
-            self._cleaner_table.write(self._cleaner_offsets)
+            self._cleaner_table.write(offsets)
+        # Only now: what could not be written is still to be settled.
+        self._cleaner_offsets = offsets
 
     def settle_cleaner_offset(self, truncated: LogType) -> None:
         """A log may have been truncated: what takes the place of what was cut is dirty."""

@@ -12,6 +12,7 @@ from typing import Final
 from strandline.errors import InvariantViolated, StorageError
 from strandline.storage.log_flusher import LogFlusher
 from strandline.storage.log_parts import LogParts
+from strandline.storage.offset_index import RELATIVE_OFFSET_MAX
 from strandline.storage.segment import Segment
 from strandline.types import Offset
 
@@ -48,8 +49,9 @@ class LogRoller:
     def roll(self, now_ms: int, base_offset: Offset | None = None) -> Segment:
         """Close the active segment and begin a new one; returns the active segment.
 
-        An empty active segment that starts where the new one would stays. After a `StorageError`
-        everything is as before.
+        An empty active segment that starts where the new one would stays; another one goes, as
+        after a crash it would tell of a loss in front of the new one. After a `StorageError`
+        everything is as before, or the log has failed.
         """
         old = self._segments.active
         config = self._settings.config
@@ -68,6 +70,8 @@ class LogRoller:
             old.synced_names = True
         new = Segment.create(self._location.files, self._location.path, base, config)
         try:
+            if old.size == 0:
+                self._location.sync()  # the new name is there before the old one goes
             snapshot = self._producers.take_snapshot(base, sync=False)
             old.close_indexes()
             old.trim_reserved()
@@ -76,9 +80,14 @@ class LogRoller:
             self._discard(new)
             raise
         old.become_closed()
+        if old.size == 0:
+            self._segments.forget([old])
         self._segments.add(new)
         self.start_segment(new, now_ms)
         self._flusher.segment_closed(snapshot)
+        if old.size == 0:
+            self._discard(old)
+            self._health.check_usable()
         return new
 
     def roll_if_time_due(self, now_ms: int) -> bool:
@@ -109,18 +118,22 @@ class LogRoller:
             or now_ms > active.roll_at_ms
             or active.indexes_full
             or last_offset > active.last_offset_max
+            or base_offset < active.base_offset
         ):
-            return self.roll_before_append(base_offset, now_ms)
+            return self.roll_before_append(base_offset, last_offset, now_ms)
         return active
 
-    def roll_before_append(self, base_offset: Offset, now_ms: int) -> Segment:
-        """The segment that a batch at `base_offset` goes to when the active one is to be closed."""
-        active = self._segments.active
-        if active.size == 0 and base_offset <= active.last_offset_max:
+    def roll_before_append(self, base_offset: Offset, last_offset: Offset, now_ms: int) -> Segment:
+        """The segment that a batch with these offsets goes to when the active one is to be closed,
+        or the batch does not fit into it."""
+        active, end = self._segments.active, self._offsets.log_end_offset
+        if base_offset - end > GAP_MAX or last_offset - end > RELATIVE_OFFSET_MAX:
+            return self.roll(now_ms, base_offset)
+        if active.size == 0 and active.base_offset <= base_offset <= last_offset <= (
+            active.last_offset_max
+        ):
             # Full indexes or a limit below one batch: a new empty segment would be no better.
             return active
-        if base_offset - self._offsets.log_end_offset > GAP_MAX:
-            return self.roll(now_ms, base_offset)
         # Where compaction left a gap in the leader's log, the new segment begins in front of it:
         # after a crash, a gap between segments means that something was lost.
         return self.roll(now_ms)
