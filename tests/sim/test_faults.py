@@ -425,7 +425,7 @@ def test_damage_ends_with_a_new_disk_and_blocks_other_losses(line: str) -> None:
         assert not it[1].is_running
 
 
-@pytest.mark.parametrize(("what", "is_told"), [("log", True), ("disk", False)])
+@pytest.mark.parametrize(("what", "is_told"), [("log", True), ("disk", False), ("entry", True)])
 def test_a_broker_starts_without_a_log_or_all_of_a_directory(what: str, is_told: bool) -> None:
     """It may still be elected when it comes back. Its other logs are there, and so is the marker of
     its clean end, unless all is gone."""
@@ -438,8 +438,15 @@ def test_a_broker_starts_without_a_log_or_all_of_a_directory(what: str, is_told:
         it.do(f"lose-directory 2 what={what} dir={where} down=50ms")
         assert it.world.run_until(lambda: it[2].life == 2 and it[2].is_up)
         assert it.log_end(2) < end
+        assert len(it[2].config.log_dirs) == (1 if what == "entry" else 2)
         assert any(" is gone" in each for each in it[2].start_notices) is is_told
         it.settle()
+
+
+def test_the_only_directory_stays_in_the_configuration() -> None:
+    with stage() as it:
+        it.do("lose-directory 2 what=entry down=50ms")
+        assert "no directory left" in it.skipped[0]
 
 
 def test_a_lost_log_counts_as_lost_until_it_is_made_good() -> None:

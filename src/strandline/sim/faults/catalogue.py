@@ -177,7 +177,11 @@ CATALOGUE: Final = (
     Row(
         "F-55",
         "segment file gone or cut, or all of a log or of a disk",
-        ("lose-file 1 path=.log how=cut for=2s", "lose-directory 1 what=log down=500ms"),
+        (
+            "lose-file 1 path=.log how=cut for=2s",
+            "lose-directory 1 what=log down=500ms",
+            "lose-directory 1 what=entry down=500ms",
+        ),
     ),
     Row(
         "F-56",

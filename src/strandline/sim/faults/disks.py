@@ -8,6 +8,7 @@ as an operator would do it.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -110,14 +111,19 @@ def lose_file(scene: Scene, action: Action) -> None:
 
 
 def lose_directory(scene: Scene, action: Action) -> None:
-    """After a clean stop the log of a partition, or all of a log directory, is not there."""
+    """After a clean stop the log of a partition, or all of a log directory, is not there.
+
+    With `what=entry` the directory is taken out of `log.dirs` as well, for good.
+    """
     machine = one_running(scene, action.word(0))
     check_budget(scene, machine, lossy=True)
     directories = machine.config.log_dirs
     lost = directories[action.number("dir", 0) % len(directories)]
     what = action.options.get("what", "log")
-    if what not in ("log", "disk"):
-        raise BadScript(f"A log or a disk is lost, not '{what}'.")
+    if what not in ("log", "disk", "entry"):
+        raise BadScript(f"A log, a disk or its entry is lost, not '{what}'.")
+    if what == "entry" and len(directories) == 1:
+        raise Skipped(f"{machine.broker_id} would have no directory left")
 
     def act(machine: Machine) -> None:
         scene.budget.disarm(machine, action.verb)
@@ -125,6 +131,9 @@ def lose_directory(scene: Scene, action: Action) -> None:
             return
         told = machine.disk.lose_directory(lost, is_partition=what == "log")
         scene.world.note(f"disk of {machine.broker_id}: {told or 'nothing to lose'}")
+        kept = tuple(each for each in machine.config.log_dirs if each != lost)
+        if what == "entry" and kept:
+            machine.config = replace(machine.config, log_dirs=kept)
         scene.budget.ended(machine, "swap", lossy=True)
         scene.on_loss(machine.broker_id)
 
@@ -197,7 +206,7 @@ VERBS: Final = (
     Verb("fsync-fail", fsync_fail, "BROKER [path=] [error=broken|full] [for=] [down=]"),
     Verb("rot", rot, "BROKER [path=] [for=]"),
     Verb("lose-file", lose_file, "BROKER [path=] [how=gone|cut] [for=] [down=]"),
-    Verb("lose-directory", lose_directory, "BROKER [what=log|disk] [dir=] [down=]"),
+    Verb("lose-directory", lose_directory, "BROKER [what=log|disk|entry] [dir=] [down=]"),
     Verb(
         "tamper-checkpoint",
         tamper_checkpoint,

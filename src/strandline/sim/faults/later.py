@@ -9,6 +9,7 @@ any of this. A seed without faults stays without.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from random import Random
 from typing import Final
 
 from strandline.sim.compacted import POLICY, is_compacted
@@ -118,10 +119,15 @@ def _repeated_alone(draw: Draw) -> Together:
 
 
 def _lose_directory(draw: Draw) -> Together:
-    """A log was removed, or a volume is not mounted, when a broker starts again."""
+    """A log was removed, a volume is not mounted, or its directory is not in `log.dirs` any more,
+    when a broker starts again."""
     options = {"what": draw.random.choice(("log", "log", "disk")), "down": draw.time()}
     options |= {"dir": str(draw.random.randrange(draw.options.disks))}
-    return alone(Drawn("lose-directory", (draw.broker(),), options))
+    broker = draw.broker()
+    # By what was drawn already: the rest of a seed stays as it was before there was this.
+    if options["what"] == "disk" and draw.options.disks > 1 and Random(f"{options}").random() < 0.7:
+        options["what"] = "entry"
+    return alone(Drawn("lose-directory", (broker,), options))
 
 
 _KINDS: Final[Sequence[Callable[[Draw], Together]]] = (
