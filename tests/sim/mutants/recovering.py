@@ -14,8 +14,9 @@ from strandline.node.logs import Logs
 from strandline.storage import log_directory
 from strandline.storage.clean_shutdown import CleanShutdown, take_marker, write_marker
 from strandline.storage.files import Files
-from strandline.storage.flush_plan import FlushPlan
+from strandline.storage.flush_plan import Closing, FlushPlan
 from strandline.storage.leader_epochs import EpochEntry, EpochsToWrite, LeaderEpochs, with_entry
+from strandline.storage.log import Log
 from strandline.storage.log_directory import LogDirectory
 from strandline.storage.log_flusher import LogFlusher
 from strandline.storage.log_offsets import LogOffsets
@@ -32,6 +33,7 @@ from tests.sim.mutants.mutant import Mutant, nothing, patch, together, yes
 
 _true_add_largest = TimeIndex.add_largest
 _true_adopt = LeaderEpochs.adopt
+_true_closing = LogDirectory.closing
 _true_flush_plan = LogFlusher.flush_plan
 _true_log_synced = Background.log_synced
 _true_open = Logs.open
@@ -45,6 +47,10 @@ def _left_there(files: Files, directory: str) -> CleanShutdown | None:
         since = -1 if found.broker_epoch is None else found.broker_epoch
         write_marker(files, directory, CleanShutdown(since, found.lives))
     return found
+
+
+def _of_its_own(self: LogDirectory[Log], shutdown: CleanShutdown, *, at_once: int = 1) -> Closing:
+    return _true_closing(self, replace(shutdown, logs=self.held), at_once=at_once)
 
 
 def _since_then(self: BrokerNode, epoch: int) -> bool:
@@ -198,6 +204,12 @@ RECOVERING: Final = (
         "A disk that comes back from an older copy is not complete (F-12).",
         ("I-23", "I-14", "I-28", "I-32"),
         patch(BrokerNode, holds=_since_then),
+    ),
+    Mutant(
+        "mark-the-logs-of-all-directories",
+        "A broker without one of its directories is not complete for what lay there (note 0011).",
+        ("I-32", "I-23", "I-28"),
+        patch(LogDirectory, closing=_of_its_own),
     ),
     Mutant(
         "know-unheard-registrations",

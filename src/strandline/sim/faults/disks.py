@@ -78,7 +78,7 @@ def disk_slow(scene: Scene, action: Action) -> None:
 def fsync_fail(scene: Scene, action: Action) -> None:
     """The next fsync of such a file fails, its pages are lost, and later ones lie (F-45).
 
-    With `error=full` it says that there is no room: that is no other loss.
+    With `error=full` it says that there is no room.
     """
     machine = one_running(scene, action.word(0))
     error = action.options.get("error", "broken")
