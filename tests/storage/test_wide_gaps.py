@@ -13,8 +13,9 @@ from strandline.storage.files import DiskFull
 from strandline.storage.log import Log
 from strandline.storage.log_to_load import LogToLoad
 from strandline.storage.memory_files import MemoryFiles
-from strandline.types import Offset, TopicPartition
+from strandline.types import LeaderEpoch, Offset, TopicPartition
 from tests.node.followers import from_leader
+from tests.node.messages import batch
 
 AT = TopicPartition("c", 0)
 PATH = "/d/c-0"
@@ -32,7 +33,7 @@ def made() -> tuple[MemoryFiles, Log]:
 
 
 def follow(log: Log, offset: int, count: int = 1) -> None:
-    log.appender.append_as_follower(from_leader(offset, *[b"x"] * count), 1)
+    log.appender.append_as_follower(from_leader(offset, *[b"x"] * count, leader_epoch=2), 1)
 
 
 def after_crash(files: MemoryFiles) -> Log:
@@ -84,7 +85,8 @@ def test_a_power_cut_leaves_no_more_than_the_new_segment() -> None:
         found.check()
 
 
-def test_a_batch_in_front_of_the_segment_that_was_begun_for_another() -> None:
+@pytest.mark.parametrize("leads", [False, True])
+def test_a_batch_in_front_of_the_segment_that_was_begun_for_another(*, leads: bool) -> None:
     """There was no room for that behind a gap, and the next leader has one in front of it."""
     files, log = made()
     follow(log, 0)
@@ -97,7 +99,13 @@ def test_a_batch_in_front_of_the_segment_that_was_begun_for_another() -> None:
     with pytest.raises(DiskFull):
         follow(log, WIDE + 5)
     files.on_call = None
-    follow(log, 1)
+    if leads:
+        log.appender.append_as_leader(
+            bytearray(batch(b"y", timestamp=1)), leader_epoch=LeaderEpoch(2), now_ms=1
+        )
+    else:
+        follow(log, 1)
+    assert log.segments.base_offsets[-1] <= 1
     follow(log, WIDE + 5)
     assert log.segments.base_offsets[-1] == WIDE + 5
     assert log.log_end_offset == WIDE + 6

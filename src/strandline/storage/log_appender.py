@@ -154,6 +154,7 @@ class LogAppender:
                 or now_ms > segment.roll_at_ms
                 or segment.indexes_full
                 or last_offset > segment.last_offset_max
+                or base_offset < segment.base_offset
             ):
                 segment = self._roller.roll_before_append(base_offset, Offset(last_offset), now_ms)
             if leader_epoch != self._leader_epochs.latest:
