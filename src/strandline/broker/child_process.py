@@ -1,8 +1,8 @@
 """A broker in a process of its own, which a supervisor has started: the process's side.
 
-    order ── start ── ready ── stop (told, SIGTERM, or unfit) ── leave ── ended
+    order ── start ── ready ── stop (told, SIGTERM, SIGHUP, or unfit) ── leave ── ended
 
-SIGTERM stops this broker alone, cleanly; then its supervisor starts it again. When the supervisor
+A signal stops this broker alone, cleanly; then its supervisor starts it again. When the supervisor
 is dead the process ends at once, as by SIGKILL: nothing could be written to the metadata any more.
 """
 
@@ -52,7 +52,9 @@ async def run(orders: IO[bytes], answers: int, begin_log: Callable[[words.Order]
     raise_limit()
     look_for_less_garbage()
     child = _ChildProcess(order, reader, answers)
-    loop.add_signal_handler(signal.SIGTERM, child.stop.set)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # `nohup` ignores SIGHUP
+            loop.add_signal_handler(number, child.stop.set)
     return await child.run()
 
 

@@ -49,7 +49,8 @@ def broker(
     """Run one broker of a cluster over ZooKeeper.
 
     Brokers that name the same ZooKeeper path are one cluster; each needs an id, an address and a
-    data directory of its own. Ctrl-C or SIGTERM gives its leaderships away and stops it cleanly.
+    data directory of its own. Ctrl-C, SIGTERM or the end of its terminal gives its leaderships away
+    and stops it cleanly.
     """
     log_to_standard_error(log_level)
     raise_limit()

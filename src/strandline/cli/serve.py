@@ -85,8 +85,9 @@ def serve(
 ) -> None:
     """Run a broker, or a cluster of several, in one process or in one process each.
 
-    Without options it listens on 127.0.0.1:9092 and keeps its data in ./strandline-data. Ctrl-C or
-    SIGTERM stops it cleanly; a second Ctrl-C stops it at once, and the next start recovers.
+    Without options it listens on 127.0.0.1:9092 and keeps its data in ./strandline-data. Ctrl-C,
+    SIGTERM or the end of its terminal stops it cleanly; a second Ctrl-C stops it at once, and the
+    next start recovers.
     """
     if may_edit and not with_page:
         raise click.UsageError("--edit is for the page: add --ui.")

@@ -10,7 +10,6 @@ import asyncio
 import errno
 import logging
 import os
-import signal
 import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -23,6 +22,7 @@ from strandline.broker.event_loop import BrokerLoop
 from strandline.broker.settle import import_later, look_for_less_garbage, settle
 from strandline.broker.start_report import StartReport
 from strandline.cli.output import counted
+from strandline.cli.serving_signals import StopSignals
 from strandline.cli.started import STARTED_S
 from strandline.cluster.store import StoreError
 from strandline.config.listeners import ANY_INTERFACE, Listener, host_and_port
@@ -35,7 +35,6 @@ from strandline.version import VERSION
 log = logging.getLogger(__name__)
 
 _ANY_HOSTS: Final = (ANY_INTERFACE, "0.0.0.0", "::")  # noqa: S104 - recognised, not bound
-_INTERRUPTED: Final = 130
 _WRONG_PLACE: Final = frozenset(
     {
         *(errno.EACCES, errno.EPERM, errno.EROFS),  # not to be written, or another user's
@@ -74,8 +73,8 @@ def run_until_stopped(
     *,
     has_brokers: bool = True,
 ) -> None:
-    """Start brokers, say so, and stop them at Ctrl-C or SIGTERM. `has_brokers` tells whether they
-    are in this process."""
+    """Start brokers, say so, and stop them at Ctrl-C, SIGTERM, or the end of their terminal
+    (SIGHUP), also while they start. `has_brokers` tells whether they are in this process."""
     with asyncio.Runner(loop_factory=BrokerLoop) as runner:
         wrong = runner.run(_run(start, beside, has_brokers=has_brokers))
     if wrong:
@@ -86,19 +85,19 @@ async def _run(
     start: Callable[[], Awaitable[RunningBrokers]], beside: Beside | None, *, has_brokers: bool
 ) -> list[str]:
     """Start, wait for a signal, stop; sentences about what went wrong after the start."""
+    signals = StopSignals()
+    signals.listen()  # before the start: the first process of a container has no default for them
     look_for_less_garbage()
-    running = await _start(start)
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, _on_signal, number, stop)
+    running = await _start_unless_stopped(start, signals.stop)
+    if running is None:
+        _tell("Stopped before the start was done; the next start begins it again.")
+        return []
     settle()
     imports = import_later() if has_brokers else None
     try:
         async with beside(running) if beside is not None else nullcontext("") as more:
-            click.echo("\n".join(report_lines(running.reports, running.notice, more)))
-            sys.stdout.flush()
-            wrong = await _until_to_be_stopped(running, stop)
+            _tell("\n".join(report_lines(running.reports, running.notice, more)))
+            wrong = await _until_to_be_stopped(running, signals.stop)
     except (InvalidSetting, OSError) as error:
         wrong = [str(error)]
     finally:  # whatever fails beside the brokers, it is no crash of theirs
@@ -121,11 +120,15 @@ async def _stop(running: RunningBrokers) -> bool:
 
 
 def _tell(sentence: str) -> None:
+    """Print it, unless what would show it is gone: `| tee` ends with the same Ctrl-C, and after
+    SIGHUP the terminal fails every write (EIO)."""
     try:
         click.echo(sentence)
-    except BrokenPipeError:
-        # `| tee` ends with the same Ctrl-C. What is in the buffer must not fail again at the exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        log.info("Standard output cannot be written: %s", error.strerror)
+        # What is in the buffers must not fail again at the exit.
+        with open(os.devnull, "wb") as nowhere:
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
 
 async def _until_to_be_stopped(running: RunningBrokers, stop: asyncio.Event) -> list[str]:
@@ -137,6 +140,21 @@ async def _until_to_be_stopped(running: RunningBrokers, stop: asyncio.Event) -> 
     signalled.cancel()
     unfit.cancel()
     return reasons
+
+
+async def _start_unless_stopped(
+    start: Callable[[], Awaitable[RunningBrokers]], stop: asyncio.Event
+) -> RunningBrokers | None:
+    """As `_start`; None if a signal came before the brokers were ready, and now nothing runs."""
+    starting = asyncio.ensure_future(_start(start))
+    signalled = asyncio.ensure_future(stop.wait())
+    await asyncio.wait((starting, signalled), return_when=asyncio.FIRST_COMPLETED)
+    signalled.cancel()
+    if not starting.done():
+        _tell("Stopping before the start is done. Ctrl-C again stops at once.")
+        starting.cancel()
+        await asyncio.wait([starting])
+    return None if starting.cancelled() else starting.result()
 
 
 async def _start(start: Callable[[], Awaitable[RunningBrokers]]) -> RunningBrokers:
@@ -162,14 +180,6 @@ def sentence_about_data(error: StrandlineError) -> str:
     if isinstance(error.__cause__, OSError) and error.__cause__.errno in _WRONG_PLACE:
         return f"{error} Choose another directory with --data-dir DIR or log.dirs."
     return str(error)
-
-
-def _on_signal(number: int, stop: asyncio.Event) -> None:
-    # A person who presses Ctrl-C twice means it: leave without flushing or marking anything;
-    # recovery is made for that. SIGTERM often comes twice when a wrapper passes it on.
-    if stop.is_set() and number == signal.SIGINT:
-        os._exit(_INTERRUPTED)
-    stop.set()
 
 
 def report_lines(
