@@ -62,9 +62,11 @@ class TlsWire(Wire):
 
     socket: ssl.SSLSocket
 
-    def __init__(self, port: int, context: ssl.SSLContext) -> None:
+    def __init__(
+        self, port: int, context: ssl.SSLContext, session: ssl.SSLSession | None = None
+    ) -> None:
         super().__init__(port)
-        self.socket = context.wrap_socket(self.socket, server_hostname="127.0.0.1")
+        self.socket = context.wrap_socket(self.socket, server_hostname="127.0.0.1", session=session)
 
 
 def context_of(authority: Authority, own: Certificate | None = None) -> ssl.SSLContext:

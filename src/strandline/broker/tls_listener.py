@@ -123,7 +123,14 @@ class TlsListener:
 
     def wrap(self, sock: socket.socket) -> TlsSocket:
         """The socket with a handshake to be done."""
-        return TlsSocket(sock, self.certificates.context, server_side=True)
+        context = self.certificates.context
+        if context.verify_mode is ssl.CERT_NONE or context.minimum_version >= VERSIONS["TLSv1.3"]:
+            return TlsSocket(sock, context, server_side=True)
+        # OpenSSL keeps sessions of TLS 1.2 in the context that a connection begins with, and takes
+        # up a known one without asking for a certificate. So each begins with a context of its own.
+        wrapped = TlsSocket(sock, _without_sessions(context), server_side=True)
+        wrapped.tls.context = context
+        return wrapped
 
     def principal(self, sock: TlsSocket) -> Principal:
         """Who the client is by its certificate. Raises `ValueError` if that cannot be read."""
@@ -131,6 +138,15 @@ class TlsListener:
         if certificate is None or self._has_sasl:
             return ANONYMOUS
         return Principal(USER, self._rules.name_of(subject_of(certificate)))
+
+
+def _without_sessions(like: ssl.SSLContext) -> ssl.SSLContext:
+    """What a connection takes over at its beginning: all but certificates and trust."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.num_tickets, context.options = like.num_tickets, like.options
+    context.minimum_version, context.maximum_version = like.minimum_version, like.maximum_version
+    context.verify_mode = like.verify_mode
+    return context
 
 
 def own_facts(settings: ListenerSettings) -> broker_document.Certificate | None:
