@@ -61,6 +61,22 @@ def may(
     return by.authorize(principal, host, operation, TOPIC, name).is_allowed
 
 
+@pytest.mark.parametrize(
+    ("written", "host"),
+    [
+        ("0:0:0:0:0:0:0:1", "::1"),  # as Java writes it
+        ("2001:DB8:0::1", "2001:db8::1"),
+        ("::ffff:10.0.0.1", "10.0.0.1"),
+    ],
+)
+def test_hosts_are_compared_as_addresses(written: str, host: str) -> None:
+    by = authorizer(acl(), acl(host=written, permission=DENY))
+    assert not may(by, host=host)
+    assert not by.authorize_by_type(ALICE, host, READ, TOPIC).is_allowed
+    assert f"from {written}" in by.authorize(ALICE, host, READ, TOPIC, "orders").reason
+    assert may(by, host="2001:db8::2")
+
+
 def test_nothing_is_allowed_without_an_acl_but_to_super_users() -> None:
     assert not may(authorizer())
     assert may(authorizer(), principal=Principal(USER, "root"))

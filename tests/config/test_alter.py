@@ -236,6 +236,6 @@ def test_c19_a_bad_value_that_was_stored_before_does_not_stop_other_changes() ->
 
 
 def test_a_broker_change_is_checked_together_with_the_other_layers() -> None:
-    broker = load_broker_config(overrides=["max.connections.per.ip.overrides=h:1"]).config
+    broker = load_broker_config(overrides=["max.connections.per.ip.overrides=10.0.0.1:1"]).config
     limit = [Alteration("max.connections.per.ip", SET, "0")]
     assert alter_broker({}, limit, broker, one_broker=False) == {"max.connections.per.ip": "0"}

@@ -175,6 +175,7 @@ def test_an_override_may_have_equals_signs_and_must_have_one() -> None:
         ("max.connections.per.ip=0", "no client could connect"),
         ("max.connections.per.ip.overrides=a", "each entry must be address:limit"),
         ("max.connections.per.ip.overrides=a:b", "each entry must be address:limit"),
+        ("max.connections.per.ip.overrides=localhost:0", "localhost is not an IP address"),
         ("connections.max.idle.ms=100", "connection.failed.authentication.delay.ms, which is 100"),
         ("queued.max.request.bytes=1", "must not be above queued.max.request.bytes"),
         ("replica.fetch.wait.max.ms=30001", "must not be above replica.socket.timeout.ms"),
@@ -252,8 +253,25 @@ def test_a_listener_is_written_as_it_is_read() -> None:
 
 
 def test_limits_by_address() -> None:
-    made = config("max.connections.per.ip=0", "max.connections.per.ip.overrides=::1:4, h:5")
-    assert made.max_connections_per_ip_overrides == {"::1": 4, "h": 5}
+    made = config("max.connections.per.ip=0", "max.connections.per.ip.overrides=::1:4, 10.0.0.5:5")
+    assert made.max_connections_per_ip_overrides == {"::1": 4, "10.0.0.5": 5}
+
+
+def test_a_stored_limit_of_a_host_is_left_out_alone() -> None:
+    made = apply_dynamic(
+        config(),
+        cluster_wide={"max.connections.per.ip.overrides": "h:5", "max.connections": "7"},
+        per_broker={},
+    )
+    assert (made.config.max_connections, made.config.max_connections_per_ip_overrides) == (7, {})
+    assert "max.connections.per.ip.overrides is ignored" in made.warnings[0]
+
+
+def test_limits_are_by_addresses_as_connections_have_them() -> None:
+    made = config(
+        "max.connections.per.ip.overrides=0:0:0:0:0:0:0:1:0,[2001:DB8::0:1]:2,::ffff:10.0.0.1:3"
+    )
+    assert made.max_connections_per_ip_overrides == {"::1": 0, "2001:db8::1": 2, "10.0.0.1": 3}
 
 
 @pytest.mark.parametrize(

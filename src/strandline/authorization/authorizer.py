@@ -6,6 +6,7 @@ every host. One that denies the operation, or all, decides. Without one, an ACL 
 operation decides, or one that allows an operation which implies it: DESCRIBE comes with READ,
 WRITE, DELETE and ALTER, DESCRIBE_CONFIGS with ALTER_CONFIGS; denials imply nothing. Without any the
 answer is no, but for a resource that no ACL covers: `allow.everyone.if.no.acl.found` decides.
+Hosts are compared as addresses, however an ACL writes them; Kafka compares their texts.
 
 Finding the patterns that cover a name takes one look-up per length that prefixes have, and
 decisions are remembered until ACLs change.
@@ -17,6 +18,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
+from strandline.addresses import as_connected_if_any
 from strandline.authorization.acls import (
     EVERYONE,
     OPERATIONS,
@@ -203,7 +205,9 @@ class Authorizer:
 
 
 def _is_about(entry: AclEntry, principal: Principal, host: str) -> bool:
-    return entry.principal in (EVERYONE, str(principal)) and entry.host in (WILDCARD, host)
+    return entry.principal in (EVERYONE, str(principal)) and (
+        entry.host == WILDCARD or as_connected_if_any(entry.host) == host
+    )
 
 
 def parse_super_users(text: str) -> frozenset[Principal]:

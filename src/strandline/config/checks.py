@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple, cast
 
+from strandline.addresses import as_connected
 from strandline.config.listeners import (
     Listener,
     check_distinct_ports,
@@ -24,6 +25,8 @@ _MEBIBYTE: Final = 1 << 20
 _CODECS: Final = range(5)
 CONSUMER_ASSIGNORS: Final = ("uniform", "range")
 """The assignors on the broker's side that Kafka brings along."""
+
+LIMITS_BY_ADDRESS: Final = "max.connections.per.ip.overrides"
 
 RACK_AWARE_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 """Kafka's name for the one way to pick a replica for a consumer that is known here (KIP-392)."""
@@ -68,7 +71,13 @@ def check_network(
     ]
     advertised = _advertised(values, listeners, protocols, controllers)
     between = _inter_broker(merged, values, advertised)
-    limits = _connection_limits(values)
+    limits = connection_limits(cast("str", values[LIMITS_BY_ADDRESS]))
+    if values["max.connections.per.ip"] == 0 and not limits:
+        raise InvalidSetting(
+            "max.connections.per.ip",
+            f"max.connections.per.ip is 0 and {LIMITS_BY_ADDRESS} is empty: no client could "
+            "connect.",
+        )
     return Network(listeners, advertised, between, limits), warnings
 
 
@@ -139,21 +148,30 @@ def _inter_broker(
     return known[wanted]
 
 
-def _connection_limits(values: Mapping[str, Value]) -> dict[str, int]:
-    name = "max.connections.per.ip.overrides"
+def connection_limits(text: str) -> dict[str, int]:
+    """The limits of `max.connections.per.ip.overrides`, by addresses as connections have them.
+
+    Raises `InvalidSetting`. A host's name is refused: Kafka looks it up once, which would say
+    nothing of the address that the host has later.
+    """
+    name = LIMITS_BY_ADDRESS
     limits: dict[str, int] = {}
-    for item in filter(None, (part.strip() for part in cast("str", values[name]).split(","))):
-        address, colon, limit = item.rpartition(":")
-        if not colon or not address.strip() or not limit.strip().isdecimal():
+    for item in filter(None, (part.strip() for part in text.split(","))):
+        address, colon, limit = (part.strip() for part in item.rpartition(":"))
+        if not colon or not address or not limit.isdecimal():
             raise InvalidSetting(
                 name, f"{name} has the entry '{item}'; each entry must be address:limit."
             )
-        limits[address.strip()] = int(limit)
-    if values["max.connections.per.ip"] == 0 and not limits:
-        raise InvalidSetting(
-            "max.connections.per.ip",
-            f"max.connections.per.ip is 0 and {name} is empty: no client could connect.",
-        )
+        if address.startswith("[") and address.endswith("]"):
+            address = address[1:-1]
+        try:
+            limits[as_connected(address)] = int(limit)
+        except ValueError:
+            raise InvalidSetting(
+                name,
+                f"{name} has the entry '{item}'; {address} is not an IP address, and names of "
+                "hosts are not looked up here: write the host's address.",
+            ) from None
     return limits
 
 

@@ -188,6 +188,8 @@ def _check_stored(name: str, text: str, *, one_broker: bool) -> None:
     if not setting.is_dynamic:
         raise InvalidSetting(name, "it cannot change at run time.")
     read_value(setting, text)
+    if name == checks.LIMITS_BY_ADDRESS:  # another version took names of hosts
+        checks.connection_limits(text)
 
 
 def is_usable(name: str, text: str, *, one_broker: bool) -> bool:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from ipaddress import ip_address
 from typing import Final
 
+from strandline.addresses import as_connected
 from strandline.cluster.controller import QuotaChange, Refusal, alter_quotas, stored_quotas
 from strandline.errors import ErrorCode, ProtocolError
 from strandline.node.controller import Controller
@@ -121,7 +121,7 @@ def _entity(parts: list[altering.EntityData]) -> Entity:
 def _address(text: str) -> str:
     """An address as connections have it. A host's name would have to be looked up."""
     try:
-        return str(ip_address(text))
+        return as_connected(text)
     except ValueError:
         raise _invalid(f"{text} is not a valid IP or resolvable host.") from None
 
