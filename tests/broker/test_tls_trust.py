@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ssl
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from strandline.broker.tls_listener import TlsListener
 from strandline.protocol.messages.metadata import MetadataRequest
 from tests.broker.harness import LocalBroker
 from tests.broker.test_tls import TlsWire, context_of, port_of, principals, secured
@@ -45,3 +47,46 @@ def test_each_connection_shows_its_certificate(
                 assert principal.startswith("User:CN=alice,")
                 assert not wire.socket.session_reused
                 sessions.append(wire.socket.session)
+
+
+def test_authorities_with_comments_in_any_language_are_taken_up(
+    tmp_path: Path,
+    authority: Authority,
+    certificate: Certificate,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("strandline.broker.tls_listener._LOOK_AGAIN_S", 0.0)
+    (tmp_path / "other").mkdir()
+    trusted, other = tmp_path / "trusted.pem", Authority(tmp_path / "other")
+    trusted.write_text(authority.path.read_text())
+    asked = ("ssl.client.auth=required", f"ssl.truststore.location={trusted}")
+    context = context_of(authority, other.issue("bob"))
+    with LocalBroker(tmp_path / "data", *secured(certificate, *asked)) as broker:
+        port = port_of(broker, "SSL")
+        comment = "# Autorit\u00e9 de Certification\n"
+        trusted.write_text(comment + other.path.read_text(), encoding="utf-8")
+        with TlsWire(port, context) as wire:
+            assert wire.ask(MetadataRequest(topics=None), 9).brokers
+
+
+def test_a_client_whose_handshake_cannot_be_begun_is_sent_away(
+    tmp_path: Path,
+    authority: Authority,
+    certificate: Certificate,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is counted no more, and its connection is closed."""
+
+    def fails(*arguments: object) -> None:
+        raise TypeError("a bug of ours")
+
+    with LocalBroker(tmp_path, *secured(certificate)) as broker:
+        server: Any = broker.broker._server
+        port = port_of(broker, "SSL")
+        with monkeypatch.context() as patch:
+            patch.setattr(TlsListener, "wrap", fails)
+            with pytest.raises(OSError, match=r"(?i)EOF|reset"):
+                TlsWire(port, context_of(authority))
+            assert broker.call(lambda: server._limits._count) == 0
+        with TlsWire(port, context_of(authority)) as wire:
+            assert wire.ask(MetadataRequest(topics=None), 9).brokers

@@ -20,7 +20,6 @@ from strandline.client.security.mechanisms import OauthBearer, Plain, Scram
 from strandline.client.security.names import SECRET_NAMES, security_of
 from strandline.client.security.secret import Secret
 from strandline.client.security.settings import PLAINTEXT, Sasl, Security
-from strandline.client.security.tls import context_of
 from strandline.client.settings import ClientSettings
 from strandline.client.versions import ServedVersions
 from strandline.errors import AuthenticationFailed, ErrorCode, InvalidSetting, ProtocolError
@@ -28,7 +27,6 @@ from strandline.protocol.apis import ApiKey
 from strandline.protocol.messages.sasl_authenticate import SaslAuthenticateResponse
 from strandline.protocol.messages.sasl_handshake import SaslHandshakeResponse
 from strandline.protocol.versions import VersionRange
-from tests.certificates import Authority
 
 MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule required"
 SCRAM = {
@@ -327,62 +325,3 @@ def test_an_endpoint_that_gives_no_token(
         first_of(asking(url))
     assert failed.value.retriable is retriable
     assert "my secret" not in str(failed.value)
-
-
-# -- TLS -----------------------------------------------------------------------------------------
-
-
-def test_certificates_in_every_form(tmp_path: Path) -> None:
-    authority = Authority(tmp_path)
-    own = authority.issue("client")
-    pem = authority.path.read_text()
-    tls = {"security.protocol": "SSL"}
-    forms: list[dict[str, str]] = [
-        {},
-        {"ssl.truststore.location": str(authority.path), "ssl.keystore.location": str(own.both())},
-        {"ssl.truststore.certificates": pem.replace("\n", "\\n")},
-        {"ssl.keystore.certificate.chain": own.chain_pem, "ssl.keystore.key": own.key_pem()},
-        {
-            "ssl.truststore.location": str(own.pkcs12("p")),
-            "ssl.truststore.password": "p",
-            "ssl.keystore.location": str(own.pkcs12("p")),
-            "ssl.keystore.password": "p",
-        },
-        {
-            "ssl.certificate.location": str(own.chain()),
-            "ssl.key.location": str(own.key("p")),
-            "ssl.key.password": "p",
-        },
-    ]
-    for form in forms:
-        wanted = security_of(tls | form).tls
-        assert wanted is not None
-        context = context_of(wanted)
-        assert context.check_hostname
-        if any("trust" in name for name in form):
-            assert len(context.get_ca_certs()) == 1
-
-
-def test_what_is_no_certificate_is_a_sentence(tmp_path: Path) -> None:
-    own = Authority(tmp_path).issue("client")
-    java = tmp_path / "store.jks"
-    java.write_bytes(b"\xfe\xed\xfe\xed\x00\x00\x00\x02")
-    noise = tmp_path / "noise"
-    noise.write_bytes(b"\x00\x01\x02")
-    tls = {"security.protocol": "SSL"}
-    for form, said in (
-        ({"ssl.truststore.location": str(tmp_path / "none")}, "cannot be read"),
-        ({"ssl.truststore.location": str(java)}, "keytool -importkeystore"),
-        ({"ssl.truststore.location": str(noise)}, "PKCS#12"),
-        ({"ssl.truststore.certificates": "-----BEGIN nothing"}, "no certificates"),
-        ({"ssl.keystore.location": str(own.chain())}, "without its private key"),
-        (
-            {"ssl.certificate.location": str(own.chain()), "ssl.key.location": str(own.key("p"))},
-            "password",
-        ),
-        ({"ssl.keystore.location": str(own.pkcs12("p"))}, "password"),
-    ):
-        wanted = security_of(tls | form).tls
-        assert wanted is not None
-        with pytest.raises(InvalidSetting, match=said):
-            context_of(wanted)

@@ -62,6 +62,11 @@ class Admission:
             accepted.close()
             self._refuse(host, listener, error)
             return
+        except Exception:  # a bug of ours: it must cost this client alone, and no count of it
+            accepted.close()
+            log.exception("No TLS could be begun with %s on the listener %s", host, listener)
+            self._refuse(host, listener, OSError("it could not be begun"))
+            return
         done = partial(self._shaken, sock, host, listener, tls)
         self._handshakes.begin(sock, host, self._timeout_s, done)
 

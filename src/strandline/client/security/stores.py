@@ -49,7 +49,7 @@ def identify(
     """Show this certificate, with those in between, to the other side. Raises `InvalidSetting`."""
     certificates, own_key = _own(chain)
     if key is not None:
-        own_key = _text_of(key)
+        own_key = _pem_text(_text_of(key).encode())
     if own_key is None and "PRIVATE KEY-----" not in certificates:
         raise InvalidSetting(
             chain.setting,
@@ -87,19 +87,24 @@ def own_certificate(store: Store) -> bytes:
 def _certificates(store: Store) -> str:
     content = _bytes_of(store)
     if content.startswith(_PEM) or _PEM in content:
-        return content.decode(errors="replace")
+        return _pem_text(content)
     unpacked = _unpacked(store, content)
     return "".join(_pem_of(each.certificate) for each in unpacked.additional_certs)
+
+
+def _pem_text(content: bytes) -> str:
+    """PEM is ASCII, and Python takes nothing else; comments beside it may be in any language."""
+    return content.decode("ascii", "ignore")
 
 
 def _own(store: Store) -> tuple[str, str | None]:
     """The client's certificates, and its key if that is in a PKCS#12 file."""
     content = _bytes_of(store)
     if _PEM in content:
-        return content.decode(errors="replace"), None
+        return _pem_text(content), None
+    unpacked = _unpacked(store, content)  # first: it says what is missing for these
     from cryptography.hazmat.primitives import serialization
 
-    unpacked = _unpacked(store, content)
     if unpacked.cert is None or unpacked.key is None:
         raise InvalidSetting(store.setting, f"{store.setting} has no certificate with its key.")
     key = unpacked.key.private_bytes(
