@@ -16,6 +16,7 @@ from tests.broker.harness import LocalBroker, Wire
 from tests.node.messages import batch, produce, produced
 
 MIB = 1 << 20
+GIB = 1 << 30
 
 
 class Request:
@@ -91,6 +92,31 @@ def test_a_request_that_does_not_arrive_further_is_ended_if_others_wait(
         assert stalled.closed is not None
         assert waiting.closed is None
         assert memory.may_take(waiting, 10)
+
+    asyncio.run(run())
+
+
+def test_a_request_that_trickles_in_is_ended_if_others_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A byte now and then is no progress; what comes steadily goes on, and so do links."""
+    monkeypatch.setattr(frame_memory, "STALLED_S", 0.05)
+
+    async def run() -> None:
+        memory = FrameMemory(3 * GIB)
+        trickling, steady, link, waiting = (Request(memory) for _ in range(4))
+        assert memory.may_take(trickling, GIB)
+        assert memory.may_take(steady, GIB)
+        assert memory.may_take(link, GIB, always=True)
+        assert not memory.may_take(waiting, GIB)
+        while not waiting.asked_again:
+            for reader, count in ((trickling, 1), (steady, GIB), (link, 1)):
+                if reader.closed is None:
+                    memory.progressed(reader, count)
+            await asyncio.sleep(0)
+        assert trickling.closed is not None
+        assert (steady.closed, link.closed, waiting.closed) == (None, None, None)
+        assert memory.may_take(waiting, GIB)
 
     asyncio.run(run())
 

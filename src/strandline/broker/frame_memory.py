@@ -6,8 +6,9 @@
 
 A client announces a hundred megabytes with four bytes, and a thousand clients may do so. What is
 not read stays in the client. A frame is let go of as soon as it is handled, so only those that are
-still arriving count. A holder that sends nothing while others wait is closed: it could keep them
-waiting for ever. The links to other brokers are counted and never wait.
+still arriving count. A holder that sends nothing while others wait is closed, and so is one that
+sends too little for what it holds: it could keep them waiting for ever. The links to other brokers
+are counted and never wait; they may be slow.
 
 This file knows sizes and who holds them; it allocates nothing and reads nothing.
 """
@@ -26,6 +27,9 @@ from typing import Final, Protocol
 _SHARE: Final = 4
 _LIMIT_MIN: Final = 16 << 20
 STALLED_S: Final = 5.0
+_PROGRESS_SHARE: Final = 20
+"""While others wait, this part of what is held has to come within `STALLED_S`: a buffer that has
+been doubled is full after fifty seconds, or given back."""
 _CGROUP_LIMITS: Final = (
     "/sys/fs/cgroup/{path}/memory.max",
     "/sys/fs/cgroup/memory/{path}/memory.limit_in_bytes",
@@ -45,7 +49,12 @@ class _Held:
     bytes: int
     since_s: float
     """When something came last."""
+    is_link: bool
     is_waiting: bool = False
+    came: int = 0
+    """Bytes that have come since it holds something."""
+    came_before: int | None = None
+    """As many there were when it was looked at last, if others have been waiting since then."""
 
 
 class FrameMemory:
@@ -69,8 +78,9 @@ class FrameMemory:
         """Whether a reader may have so many bytes more; else its `read_on` is called later."""
         held = self._held.get(reader)
         if held is None:
-            held = self._held[reader] = _Held(0, time.monotonic())
-        held.is_waiting = False
+            held = self._held[reader] = _Held(0, time.monotonic(), always)
+        if held.is_waiting:
+            held.is_waiting, held.came_before = False, None
         if not always and self.used + more > self.limit and self._is_another_going_on(reader):
             held.is_waiting = True
             self._waiting.append(reader)
@@ -81,9 +91,11 @@ class FrameMemory:
         self.used += more
         return True
 
-    def progressed(self, reader: Reader) -> None:
-        """Something has come for what a reader holds."""
-        self._held[reader].since_s = time.monotonic()
+    def progressed(self, reader: Reader, count: int) -> None:
+        """So many bytes have come for what a reader holds."""
+        held = self._held[reader]
+        held.since_s = time.monotonic()
+        held.came += count
 
     def give_back(self, reader: Reader) -> None:
         """The reader's frame was handled, or will not come. Idempotent."""
@@ -105,17 +117,26 @@ class FrameMemory:
 
     def _watch(self) -> None:
         if self._check is None:
+            for held in self._held.values():
+                held.came_before = held.came
             self._check = asyncio.get_running_loop().call_later(STALLED_S, self._close_stalled)
 
     def _close_stalled(self) -> None:
         self._check = None
         if not self._waiting:
             return
-        self._watch()
         before_s = time.monotonic() - STALLED_S
         for reader, held in list(self._held.items()):
-            if not held.is_waiting and held.bytes and held.since_s < before_s:
+            if not held.is_waiting and held.bytes and (held.since_s < before_s or _is_slow(held)):
                 reader.close("its request did not go on arriving while others wait for memory")
+        self._watch()
+
+
+def _is_slow(held: _Held) -> bool:
+    """Whether too little came since the last look for what is kept from others."""
+    if held.is_link or held.came_before is None:
+        return False
+    return (held.came - held.came_before) * _PROGRESS_SHARE < held.bytes
 
 
 def available_bytes() -> int:

@@ -250,7 +250,7 @@ class Transport(Generic[PartyT]):
         if count == 0:
             self.close(None)
             return
-        self._pool.memory.progressed(self)
+        self._pool.memory.progressed(self, count)
         now = self._host.begin()
         self.last_active_ms = now.monotonic_ms
         is_whole = large.received(count)
