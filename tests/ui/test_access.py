@@ -124,6 +124,8 @@ def test_a_browser_gets_a_session_that_only_it_has(by_form: bool) -> None:
     assert all(word in cookie for word in ("HttpOnly", "Secure", "SameSite=strict"))
     session = cookie.split(";")[0]
     assert site.ask("GET", "/api/events", cookie=session)[2] == "inside"
+    beside = f'theirs={{"x": 1}}; {session}; other="a b'
+    assert site.ask("GET", "/api/events", cookie=beside)[2] == "inside", "of another port"
     assert Site().ask("GET", "/api/events", cookie=session)[0] == 401
 
 

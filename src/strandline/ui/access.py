@@ -16,12 +16,10 @@ import secrets
 import stat
 from collections.abc import Mapping
 from enum import Enum
-from http.cookies import CookieError, SimpleCookie
 from time import monotonic
 from typing import Final
 from urllib.parse import parse_qs
 
-from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -141,7 +139,7 @@ class Access:
             return await self._log_in(_field(body.decode("utf-8", "replace")))
         if request.url.path == "/" and "token" in request.query_params:
             return await self._log_in(request.query_params["token"])
-        role = self._role(request.headers)
+        role = self._role(request)
         if role is None:
             if "authorization" in request.headers:
                 await asyncio.sleep(_WRONG_S)
@@ -152,11 +150,14 @@ class Access:
             return PlainTextResponse("This token may look, and change nothing.", 403)
         return None
 
-    def _role(self, headers: Headers) -> Role | None:
-        scheme, _, token = headers.get("authorization", "").partition(" ")
+    def _role(self, request: Request) -> Role | None:
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer":
             return self._tokens.role_of(token.strip())
-        role, since = self._sessions.get(_session_of(headers), (None, 0.0))
+        # Read as browsers write them: those of other servers on this host come along, whatever is
+        # in them.
+        session = request.cookies.get(_COOKIE, "")
+        role, since = self._sessions.get(session, (None, 0.0))
         return role if monotonic() - since < _SESSION_S else None
 
     async def _log_in(self, token: str) -> Response:
@@ -192,11 +193,3 @@ def _field(body: str) -> str:
         return parse_qs(body, max_num_fields=4).get("token", [""])[0]
     except ValueError:
         return ""
-
-
-def _session_of(headers: Headers) -> str:
-    try:
-        cookie: SimpleCookie = SimpleCookie(headers.get("cookie", ""))
-    except CookieError:
-        return ""
-    return cookie[_COOKIE].value if _COOKIE in cookie else ""

@@ -96,7 +96,7 @@ def application(
     routes = [
         Route("/", _page),
         Route("/api/scenarios", _scenarios, methods=["GET"]),
-        Route("/api/scenarios", _play, methods=["POST"]),
+        Route("/api/scenarios", _play(scenarios.Player()), methods=["POST"]),
         Route("/api/scenarios/{name}", _scenario),
         Mount("/static", StaticFiles(directory=STATIC)),
     ]
@@ -298,14 +298,20 @@ async def _scenario(request: Request) -> Response:
     return answer(await run_in_threadpool(scenario_list.played, name))
 
 
-async def _play(request: Request) -> Response:
-    try:
-        text = json.loads(await request.body())["text"]
-        if not isinstance(text, str):
-            raise TypeError  # noqa: TRY301 - answered below, like a missing text
-    except (ValueError, TypeError, KeyError, RecursionError):
-        raise HTTPException(400, 'A script is sent as {"text": "..."}.') from None
-    return answer(await scenarios.played_text(text))
+def _play(player: scenarios.Player) -> Callable[[Request], Awaitable[Response]]:
+    async def play(request: Request) -> Response:
+        try:
+            text = json.loads(await request.body())["text"]
+            if not isinstance(text, str):
+                raise TypeError  # noqa: TRY301 - answered below, like a missing text
+        except (ValueError, TypeError, KeyError, RecursionError):
+            raise HTTPException(400, 'A script is sent as {"text": "..."}.') from None
+        try:
+            return answer(await player.played(text))
+        except scenarios.TooManyScripts as error:
+            raise HTTPException(429, str(error)) from error
+
+    return play
 
 
 # -- Questions to the cluster ------------------------------------------------------------------
