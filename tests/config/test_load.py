@@ -231,6 +231,22 @@ def test_settings_of_listeners_that_nothing_reads_are_told_without_their_values(
     assert "hidden" not in repr(loaded.config)
 
 
+def test_a_jaas_line_of_no_mechanism_is_told_with_the_name_that_it_should_have() -> None:
+    own = "listener.name.plaintext"
+    loaded = load_broker_config(
+        overrides=[
+            f"{own}.gssapi.sasl.jaas.config=hidden",
+            f"{own}.sasl.jaas.config=hidden",
+            f"{own}.scram-sha-256.sasl.jaas.config=hidden",
+        ]
+    )
+    assert loaded.warnings == tuple(
+        f"{name} is accepted but has no effect: write {own}.MECHANISM.sasl.jaas.config, where "
+        "MECHANISM is one of plain, scram-sha-256, scram-sha-512, oauthbearer."
+        for name in (f"{own}.gssapi.sasl.jaas.config", f"{own}.sasl.jaas.config")
+    )
+
+
 def test_broker_id_is_an_older_name_of_node_id() -> None:
     assert config("broker.id=3").node_id == 3
     assert config("broker.id=3", "node.id=3").node_id == 3

@@ -569,6 +569,20 @@ def test_a_first_user_that_cannot_be_is_refused_and_not_repeated(text: str) -> N
         ),
         (
             (
+                "sasl.enabled.mechanisms=PLAIN",
+                f"listener.name.sasl.sasl.jaas.config={PLAIN} user_alice=a;",
+            ),
+            "PLAIN, and listener.name.sasl.plain.sasl.jaas.config is not set",
+        ),
+        (
+            (
+                "sasl.enabled.mechanisms=PLAIN",
+                f"listener.name.sasl.plain.sasl.jaas.config={PLAIN} username=a password=b;",
+            ),
+            "listener.name.sasl.plain.sasl.jaas.config names no user",
+        ),
+        (
+            (
                 "sasl.enabled.mechanisms=SCRAM-SHA-256",
                 "listener.name.sasl.sasl.server.callback.handler.class=com.example.Users",
             ),

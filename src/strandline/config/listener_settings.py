@@ -11,12 +11,15 @@ known where certificates are loaded and clients are authenticated.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import cast
+from typing import Final, cast
 
 from strandline.config.broker import BrokerConfig
 from strandline.config.definition import BROKER_SETTINGS
 from strandline.config.resolve import merge, read_value
 from strandline.config.values import Value
+
+SASL_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+"""Those that are served."""
 
 
 class ListenerSettings:

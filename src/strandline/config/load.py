@@ -16,6 +16,7 @@ from strandline.config import checks
 from strandline.config.broker import BrokerConfig, SettingLayers
 from strandline.config.definition import BROKER_SETTINGS, TOPIC_SETTINGS
 from strandline.config.listener_changes import check_stored
+from strandline.config.listener_settings import SASL_MECHANISMS
 from strandline.config.listeners import Listener
 from strandline.config.properties import parse_properties
 from strandline.config.resolve import (
@@ -226,8 +227,12 @@ def _no_effect_warnings(
     prefixes = tuple(f"listener.name.{each.name.lower()}." for each in listeners)
     warnings: list[str] = []
     for name in sorted(merged):
+        of_listener = next((each for each in prefixes if name.startswith(each)), None)
+        if of_listener is not None and listener_base(name) == _JAAS:
+            warnings += _mechanism_warnings(name, of_listener)
+            continue
         setting = BROKER_SETTINGS.get(name)
-        if setting is None and name.startswith(prefixes):
+        if setting is None and of_listener is not None:
             setting = BROKER_SETTINGS.get(listener_base(name) or "")
             is_followed = setting is not None and setting.service is Service.SERVED
         elif setting is None or name == _JAAS:
@@ -239,3 +244,14 @@ def _no_effect_warnings(
         if not is_followed:
             warnings.append(f"{name} is accepted but has no effect in Strandline.")
     return warnings
+
+
+def _mechanism_warnings(name: str, prefix: str) -> list[str]:
+    """Of a JAAS line of the listener with that prefix: it is followed for a mechanism only."""
+    known = [each.lower() for each in SASL_MECHANISMS]
+    if name.removeprefix(prefix).removesuffix(f".{_JAAS}") in known:
+        return []
+    return [
+        f"{name} is accepted but has no effect: write {prefix}MECHANISM.{_JAAS}, where MECHANISM "
+        f"is one of {', '.join(known)}."
+    ]

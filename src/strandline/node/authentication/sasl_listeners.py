@@ -21,13 +21,12 @@ from strandline.client.security.settings import Mechanism as ClientMechanism
 from strandline.client.security.settings import Sasl
 from strandline.cluster.scram_credentials import MECHANISMS
 from strandline.config.broker import BrokerConfig
-from strandline.config.listener_settings import ListenerSettings
+from strandline.config.listener_settings import SASL_MECHANISMS, ListenerSettings
 from strandline.errors import InvalidSetting
 from strandline.node.authentication.mechanisms import Mechanism, Plain
 from strandline.node.authentication.scram_server import Lookup, Scram, TokenLookup
 from strandline.node.authentication.tokens import OauthBearer, TokenChecker
 
-SERVED: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 _JAAS: Final = "sasl.jaas.config"
 _USER: Final = "user_"
 _CLASSES: Final = {
@@ -97,13 +96,13 @@ def enabled_mechanisms(settings: ListenerSettings) -> tuple[str, ...]:
     """`sasl.enabled.mechanisms` of a listener. Raises `InvalidSetting` if one is not served."""
     setting = "sasl.enabled.mechanisms"
     found = settings.items(setting)
-    wrong = [each for each in found if each not in SERVED]
+    wrong = [each for each in found if each not in SASL_MECHANISMS]
     if wrong or not found:
         told = f"has {wrong[0]}" if settings.is_given(setting) and wrong else "is not set"
         raise InvalidSetting(
             settings.name(setting),
             f"{settings.name(setting)} {told} for the listener {settings.listener}; mechanisms "
-            f"that are served are {', '.join(SERVED)}.",
+            f"that are served are {', '.join(SASL_MECHANISMS)}.",
         )
     return found
 
@@ -119,13 +118,23 @@ def _refuse_classes(settings: ListenerSettings, mechanism: str) -> None:
 
 
 def _passwords(settings: ListenerSettings) -> dict[str, bytes]:
+    """Of the users of PLAIN. Raises `InvalidSetting` if there is none: every login would fail."""
     name, login = login_of(settings, "PLAIN")
-    users = {} if login is None else login.options
-    return {
+    options = {} if login is None else login.options
+    users = {
         option.removeprefix(_USER): Secret(name, password).reveal().encode()
-        for option, password in users.items()
+        for option, password in options.items()
         if option.startswith(_USER)
     }
+    if not users:
+        told = "is not set" if login is None else "names no user"
+        raise InvalidSetting(
+            name,
+            f"The listener {settings.listener} has PLAIN, and {name} {told}: name users there "
+            '(...PlainLoginModule required user_alice="PASSWORD";), or take PLAIN out of '
+            f"{settings.name('sasl.enabled.mechanisms')}.",
+        )
+    return users
 
 
 def login_of(settings: ListenerSettings, mechanism: str) -> tuple[str, Login | None]:
