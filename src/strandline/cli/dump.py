@@ -18,6 +18,7 @@ from strandline.cli.dump_indexes import dump_offset_index, dump_time_index, dump
 from strandline.cli.dump_items import Item, Problem, Reading
 from strandline.cli.dump_log import dump_log
 from strandline.cli.dump_tables import TABLES, dump_snapshot
+from strandline.cli.output import json_text
 from strandline.cli.stopping import ends_with_its_reader
 from strandline.errors import StorageError
 from strandline.storage.real_files import RealFiles
@@ -121,7 +122,7 @@ def _print(path: str, found: Item | Problem, as_json: bool) -> None:
             line: dict[str, object] = {"kind": "problem", "message": found.sentence}
         else:
             line = {"kind": found.kind, **found.fields}
-        click.echo(json.dumps({"file": path, **line}, ensure_ascii=False))
+        click.echo(json_text({"file": path, **line}))
     elif isinstance(found, Problem):
         click.echo(f"  PROBLEM {found.sentence}")
         click.echo(f"{path}: {found.sentence}", err=True)

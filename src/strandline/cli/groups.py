@@ -11,7 +11,7 @@ import click
 from strandline.cli import share_groups
 from strandline.cli.connecting import bootstrap_option, json_option, open_cluster
 from strandline.cli.group_reset import parse_target
-from strandline.cli.output import print_json, print_table
+from strandline.cli.output import print_json, print_table, shown_text
 from strandline.cli.scope import parse_scope
 from strandline.cli.sentences import sentence_of
 from strandline.cli.whole_sentences import SentencesGroup
@@ -114,8 +114,8 @@ def _print_head(found: GroupDescription) -> None:
         else f"epoch {found.epoch}  assignment epoch {found.assignment_epoch}  "
     )
     click.echo(
-        f"Group {found.group}  type {found.group_type}  state {found.state}  {epochs}"
-        f"assignor {found.assignor or '-'}  "
+        f"Group {shown_text(found.group)}  type {found.group_type}  state {found.state}  {epochs}"
+        f"assignor {shown_text(found.assignor or '-')}  "
         f"coordinator {found.coordinator}  members {len(found.members)}"
     )
 

@@ -6,6 +6,7 @@ setting is wrong; 3 a result of its own, of those commands whose help says so; 1
 
 from __future__ import annotations
 
+import io
 import os
 import stat
 import sys
@@ -111,6 +112,9 @@ def main() -> None:
     """Run the command line and exit."""
     # Without a umask new directories would be writable for every user of the machine.
     os.umask(os.umask(stat.S_IWOTH) | stat.S_IWOTH)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # not every terminal has every letter of a name
+            stream.reconfigure(errors="backslashreplace")
     try:
         # Commands return nothing; what comes back is the code of an `Exit`.
         code = cli.main(standalone_mode=False, prog_name="strandline")
@@ -120,7 +124,10 @@ def main() -> None:
     except (click.Abort, KeyboardInterrupt):
         sys.exit(INTERRUPTED)
     except (StrandlineError, OSError) as error:
-        click.echo(f"strandline: {sentence_of(error)}", err=True)
+        from strandline.cli.output import shown_text
+
+        lines = f"strandline: {sentence_of(error)}".split("\n")
+        click.echo("\n".join(map(shown_text, lines)), err=True)  # it may have names of others
         sys.exit(1)
     sys.exit(code if isinstance(code, int) else 0)
 

@@ -1,10 +1,16 @@
-"""How commands print: tables for people, JSON for programs, bytes that may be anything."""
+"""How commands print: tables for people, JSON for programs, bytes that may be anything.
+
+Names of groups, clients and the like are chosen by those who connect: what could move the cursor,
+colour a terminal or name its window is escaped.
+"""
 
 from __future__ import annotations
 
+import codecs
 import json
+import sys
 from base64 import b64encode
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -17,12 +23,41 @@ _EPOCH_MS_MAX: Final = 253_402_300_799_999
 
 def print_json(value: object) -> None:
     """One document, indented."""
-    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+    click.echo(json_text(value, indent=2))
+
+
+def json_text(
+    value: object,
+    *,
+    indent: int | None = None,
+    separators: tuple[str, str] | None = None,
+    default: Callable[[Any], Any] | None = None,
+) -> str:
+    """JSON for standard output, with the arguments of `json.dumps`."""
+    text = json.dumps(
+        value,
+        indent=indent,
+        separators=separators,
+        default=default,
+        ensure_ascii=not _takes_all_letters(),
+    )
+    if all(line.isprintable() for line in text.split("\n")):
+        return text
+    # Within strings only: what is around them is printable, or the end of a line.
+    return "".join(
+        char if char.isprintable() or char == "\n" else json.dumps(char)[1:-1] for char in text
+    )
+
+
+def _takes_all_letters() -> bool:
+    """Whether standard output has a code for each letter that a name may have."""
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    return codecs.lookup(encoding).name.startswith("utf")
 
 
 def print_table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Columns as wide as needed; numbers to the right; None as a dash."""
-    cells = [["-" if cell is None else str(cell) for cell in row] for row in rows]
+    cells = [["-" if cell is None else shown_text(str(cell)) for cell in row] for row in rows]
     widths = [
         max(len(header), *(len(row[at]) for row in cells)) if cells else len(header)
         for at, header in enumerate(headers)
@@ -71,7 +106,13 @@ def shown_bytes(data: bytes | None) -> str:
     """Bytes for a terminal: what could move the cursor or is not UTF-8 is escaped."""
     if data is None:
         return "null"
-    text = data.decode("utf-8", "backslashreplace")
+    return shown_text(data.decode("utf-8", "backslashreplace"))
+
+
+def shown_text(text: str) -> str:
+    """Text of others for a terminal: what could move the cursor is escaped."""
+    if text.isprintable():
+        return text
     return "".join(char if char.isprintable() else _escaped(char) for char in text)
 
 

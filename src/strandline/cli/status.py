@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -11,7 +10,7 @@ from typing import Any, Final
 import click
 
 from strandline.cli.connecting import LOOKING_MS, bootstrap_option, json_option, open_cluster
-from strandline.cli.output import listed, print_json, print_table, size_text, time_text
+from strandline.cli.output import json_text, listed, print_json, print_table, size_text, time_text
 from strandline.cli.place import Place, place_argument
 from strandline.client.cluster import ClusterClient
 from strandline.client.inspection import answers_of, inspect_each
@@ -68,7 +67,7 @@ def _show(
     if as_json:
         whole = {str(broker): document for broker, document in documents.items()}
         if watch:
-            click.echo(json.dumps(whole, ensure_ascii=False, separators=(",", ":")))
+            click.echo(json_text(whole, separators=(",", ":")))
         else:
             print_json(whole)
         return

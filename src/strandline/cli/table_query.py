@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from strandline.cli.connecting import json_option
-from strandline.cli.output import json_bytes, print_table, shown_bytes
+from strandline.cli.output import json_bytes, json_text, print_table, shown_bytes
 from strandline.cli.table_options import tables_option
 from strandline.errors import InvalidSetting
 from strandline.lakehouse.locations.location import Location
@@ -40,7 +40,7 @@ def query(sql: str, tables: Location, as_json: bool) -> None:
         raise click.ClickException(str(missing)) from missing
     if as_json:
         for row in found.to_pylist():
-            click.echo(json.dumps(row, default=_as_json, ensure_ascii=False))
+            click.echo(json_text(row, default=_as_json))
         return
     print_table(
         [name.upper() for name in found.column_names],

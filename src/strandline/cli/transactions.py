@@ -16,7 +16,7 @@ from strandline.cli.connecting import (
     open_cluster,
 )
 from strandline.cli.moments import parse_duration
-from strandline.cli.output import counted, print_json, print_table
+from strandline.cli.output import counted, print_json, print_table, shown_text
 from strandline.cli.unanswered import reasons_as_json, tell_partitions
 from strandline.cli.whole_sentences import SentencesGroup
 from strandline.client.admin_transactions import (
@@ -101,7 +101,7 @@ def describe(transactional_id: str, bootstrap: str | None, as_json: bool) -> Non
         print_json(_as_json(known))
         return
     click.echo(
-        f"Transactional id {known.transactional_id}  state {known.state}  "
+        f"Transactional id {shown_text(known.transactional_id)}  state {known.state}  "
         f"coordinator broker {known.coordinator}"
     )
     click.echo(
