@@ -260,12 +260,20 @@ class _Endpoint(BaseHTTPRequestHandler):
 
     status: ClassVar[int] = 200
     answer: ClassVar[bytes] = b"{}"
+    moved_to: ClassVar[str | None] = None
     asked: ClassVar[list[tuple[str | None, bytes]]] = []
+
+    def do_GET(self) -> None:
+        self.asked.append((self.headers["Authorization"], b""))
+        self.send_response(404)
+        self.end_headers()
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
         self.asked.append((self.headers["Authorization"], body))
         self.send_response(self.status)
+        if self.moved_to is not None:
+            self.send_header("Location", self.moved_to)
         self.end_headers()
         self.wfile.write(self.answer)
 
@@ -311,6 +319,14 @@ def test_connections_share_the_token_of_an_endpoint(endpoint: tuple[type[_Endpoi
     assert handler.asked == [
         ("Basic bWU6bXkgc2VjcmV0", b"grant_type=client_credentials&scope=kafka")
     ]
+
+
+def test_a_secret_does_not_follow_a_redirect(endpoint: tuple[type[_Endpoint], str]) -> None:
+    handler, url = endpoint
+    handler.status, handler.moved_to = 302, url + "/elsewhere"
+    with pytest.raises(AuthenticationFailed, match="302, a redirect, which is not followed"):
+        first_of(asking(url))
+    assert len(handler.asked) == 1
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,16 @@ use meanwhile. What a signature means is PyJWT's to say, which is maintained and
 
 from __future__ import annotations
 
+import http.client
+import json
 import logging
 import threading
 import time
+import urllib.error
 import urllib.parse
 import urllib.request
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 import jwt
 
@@ -68,10 +71,11 @@ class OauthKeys:
             self._asked_s = time.monotonic()
             if isinstance(self._source, Path):
                 self._stamp = _stamp(self._source)
-            document = _read(self._source)
-            keys = jwt.PyJWKSet.from_json(document).keys
-            self._keys, self._failures = tuple(keys), 0
-        except (OSError, ValueError, jwt.PyJWTError) as error:
+            self._keys, self._failures = _keys_in(_read(self._source)), 0
+        except (
+            *(OSError, http.client.HTTPException),  # what answers there need not speak HTTP
+            *(ValueError, RecursionError, jwt.PyJWTError),
+        ) as error:
             self._failures += 1
             log.warning("The keys at %s cannot be read: %s", self._source, error)
         finally:
@@ -155,7 +159,7 @@ def _source(settings: ListenerSettings) -> Path | str:
     url = urllib.parse.urlsplit(text)
     if url.scheme == "file":
         return Path(urllib.parse.unquote(url.path)).expanduser()
-    if url.scheme == "https" or (url.scheme == "http" and url.hostname in _LOCAL):
+    if _is_safe(url):
         return text
     raise InvalidSetting(
         name,
@@ -164,12 +168,46 @@ def _source(settings: ListenerSettings) -> Path | str:
     )
 
 
+def _is_safe(url: urllib.parse.SplitResult) -> bool:
+    """Whether only who may change the keys answers there."""
+    return url.scheme == "https" or (url.scheme == "http" and url.hostname in _LOCAL)
+
+
+class _Redirects(urllib.request.HTTPRedirectHandler):
+    """Follows where keys have moved, but never from https to what can be changed on the way."""
+
+    def redirect_request(
+        self,
+        req: urllib.request.Request,
+        fp: IO[bytes],
+        code: int,
+        msg: str,
+        headers: http.client.HTTPMessage,
+        newurl: str,
+    ) -> urllib.request.Request | None:
+        url = urllib.parse.urlsplit(newurl)
+        if not _is_safe(url) or (req.type == "https" and url.scheme != "https"):
+            raise urllib.error.URLError(f"it redirects to {newurl}, which is not https")
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+_OPENER: Final = urllib.request.build_opener(_Redirects)
+
+
+def _keys_in(document: str) -> tuple[jwt.PyJWK, ...]:
+    """The keys of a JWKS document. Raises `ValueError` and `PyJWTError`."""
+    found = json.loads(document)
+    if not isinstance(found, dict) or not isinstance(found.get("keys"), list):
+        raise ValueError('it is no JWKS document, {"keys": [...]}')  # noqa: TRY004 - of any type
+    return tuple(jwt.PyJWKSet.from_dict(found).keys)
+
+
 def _read(source: Path | str) -> str:
     if isinstance(source, Path):
         with source.open("rb") as file:
             content = file.read(_DOCUMENT_BYTES_MAX + 1)
     else:
-        with urllib.request.urlopen(source, timeout=_TIMEOUT_S) as response:  # noqa: S310 - checked
+        with _OPENER.open(source, timeout=_TIMEOUT_S) as response:
             content = response.read(_DOCUMENT_BYTES_MAX + 1)
     if len(content) > _DOCUMENT_BYTES_MAX:
         raise ValueError(f"there are more than {_DOCUMENT_BYTES_MAX} bytes")

@@ -7,6 +7,7 @@ endpoint and waits for it; drivers on an event loop call it in a thread.
 from __future__ import annotations
 
 import base64
+import http.client
 import json
 import ssl
 import time
@@ -15,7 +16,7 @@ import urllib.parse
 import urllib.request
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import Any, Final
+from typing import IO, Any, Final
 
 from strandline.client.security.settings import Sasl, Tls, TokenEndpoint
 from strandline.client.security.tls import context_of
@@ -65,6 +66,21 @@ def _fetched(endpoint: TokenEndpoint, tls: Tls | None) -> _Cached:
     return _Cached(token, time.monotonic() + lifetime_s * _USED_FOR)
 
 
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """Has a redirect be an answer as any other: the request has the client's secret."""
+
+    def redirect_request(
+        self,
+        req: urllib.request.Request,
+        fp: IO[bytes],
+        code: int,
+        msg: str,
+        headers: http.client.HTTPMessage,
+        newurl: str,
+    ) -> None:
+        del req, fp, code, msg, headers, newurl
+
+
 def _asked(endpoint: TokenEndpoint, tls: Tls | None) -> dict[str, Any]:
     form = {"grant_type": "client_credentials"}
     if endpoint.scope is not None:
@@ -83,13 +99,15 @@ def _asked(endpoint: TokenEndpoint, tls: Tls | None) -> dict[str, Any]:
         context = ssl.create_default_context() if tls is None else context_of(tls)
     timeout_s = (endpoint.connect_timeout_ms + endpoint.read_timeout_ms) / 1000
     try:
-        with urllib.request.urlopen(request, timeout=timeout_s, context=context) as response:  # noqa: S310
+        https = urllib.request.HTTPSHandler(context=context)
+        opener = urllib.request.build_opener(_NoRedirects, https)
+        with opener.open(request, timeout=timeout_s) as response:
             content = response.read(_RESPONSE_BYTES_MAX)
         answer = json.loads(content)
     except urllib.error.HTTPError as error:
         with error:
             raise _refused(endpoint, error.code) from error
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", None) or error
         raise ProtocolError(
             ErrorCode.NETWORK_EXCEPTION,
@@ -100,6 +118,12 @@ def _asked(endpoint: TokenEndpoint, tls: Tls | None) -> dict[str, Any]:
 
 def _refused(endpoint: TokenEndpoint, status: int) -> ProtocolError:
     sentence = f"The token endpoint {endpoint.url} answered with the status {status}"
+    if 300 <= status < 400:
+        return AuthenticationFailed(
+            ErrorCode.SASL_AUTHENTICATION_FAILED,
+            f"{sentence}, a redirect, which is not followed, since the secret would go along: set "
+            "the address to which it leads.",
+        )
     if status >= 500 or status == 429:
         return ProtocolError(ErrorCode.NETWORK_EXCEPTION, f"{sentence}.")
     return AuthenticationFailed(
