@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from strandline.broker import frame_memory
 from strandline.broker.frame_memory import FrameMemory
 from strandline.errors import ErrorCode
-from tests.broker.harness import LocalBroker, Wire
+from tests.broker.harness import PATIENCE_S, LocalBroker, Wire
 from tests.node.messages import batch, produce, produced
 
 MIB = 1 << 20
@@ -124,6 +126,50 @@ def test_a_request_that_trickles_in_is_ended_if_others_wait(
 def test_the_memory_of_a_process_is_that_of_its_cgroup_or_address_space() -> None:
     assert 0 < frame_memory.available_bytes() <= frame_memory.machine_bytes()
     assert FrameMemory.of_process(12_345).limit == 12_345
+
+
+def test_clients_that_send_byte_by_byte_keep_no_large_request_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(frame_memory, "STALLED_S", 0.5)
+    settings = (
+        "socket.request.max.bytes=5000000",
+        "queued.max.request.bytes=5000000",
+        "message.max.bytes=5000000",
+    )
+    is_over = threading.Event()
+
+    def trickle(wire: Wire) -> None:
+        with suppress(OSError):  # it is closed
+            while not is_over.wait(0.05):
+                wire.socket.sendall(b"x")
+
+    def write(port: int) -> int:
+        while True:
+            with Wire(port) as wire, suppress(ConnectionError):  # a busy machine let it stall, too
+                return int(produced(wire.ask(produce(batch(b"x" * 3 * MIB), "t"), 9)).error_code)
+
+    with (
+        LocalBroker(tmp_path, *settings) as broker,
+        Wire(broker.port) as first,
+        Wire(broker.port) as second,
+    ):
+        first.create_topic("t")
+        slow = [threading.Thread(target=trickle, args=(each,)) for each in (first, second)]
+        for wire, thread in zip((first, second), slow, strict=True):
+            wire.socket.sendall((4_900_000).to_bytes(4, "big") + bytes(400_000))
+            thread.start()
+        server: Any = broker.broker._server
+        memory = server._pool.memory
+        deadline = time.monotonic() + PATIENCE_S
+        while broker.call(lambda: memory.used) < 4 * MIB and time.monotonic() < deadline:
+            time.sleep(0.01)  # the broker has still to read what has come
+        try:
+            assert write(broker.port) == ErrorCode.NONE
+        finally:
+            is_over.set()
+        for thread in slow:
+            thread.join()
 
 
 def test_large_requests_wait_for_each_other_and_not_for_one_that_stalls(

@@ -135,11 +135,12 @@ def test_a_life_in_processes(supervised: Supervised, tmp_path: Path) -> None:
     until(lambda: len(partition(addresses)["in_sync"]) == 3, complete, seconds=DEADLINE_S)
 
     # One is told to stop: it stops cleanly, and is started again.
-    before = supervised.broker_pid(1)
-    os.kill(before, signal.SIGTERM)
-    supervised.said("The process of broker 1 ended with status 0; it is started again")
-    until(lambda: supervised.broker_pid(1) != before, "a new process", seconds=DEADLINE_S)
-    until(lambda: len(partition(addresses)["in_sync"]) == 3, complete, seconds=DEADLINE_S)
+    for broker, number in ((1, signal.SIGTERM), (2, signal.SIGHUP)):
+        before = supervised.broker_pid(broker)
+        os.kill(before, number)
+        supervised.said(f"The process of broker {broker} ended with status 0; it is started again")
+        until(lambda: supervised.broker_pid(broker) != before, "a new process", seconds=DEADLINE_S)  # noqa: B023 - called here
+        until(lambda: len(partition(addresses)["in_sync"]) == 3, complete, seconds=DEADLINE_S)
 
     out = run_here(["consume", "orders", "-e"], addresses).out
     assert sorted(map(int, out.split())) == list(range(2 * BATCH))
