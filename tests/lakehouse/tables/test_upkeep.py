@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
@@ -15,17 +16,21 @@ from strandline.errors import InvalidSetting
 from strandline.lakehouse.pipeline.events import Event, Notice
 from strandline.lakehouse.pipeline.keeping import EVERY_S, Keeper
 from strandline.lakehouse.pipeline.options import RunOptions
-from strandline.lakehouse.tables import delta, expiring, iceberg_upkeep, marks
+from strandline.lakehouse.tables import delta, expiring, iceberg_upkeep, marks, settling
+from strandline.lakehouse.tables.backend import Change
 from strandline.lakehouse.tables.committing import REPLAYED
 from strandline.lakehouse.tables.definition import EXPIRED
 from strandline.lakehouse.tables.delta_upkeep import dated, upkeep_properties
+from strandline.lakehouse.tables.expiring import Expired
 from strandline.lakehouse.tables.explaining import explain
+from strandline.lakehouse.tables.history import describe
 from strandline.lakehouse.tables.iceberg import IcebergSnapshot
-from strandline.lakehouse.tables.identity import OffsetRange
+from strandline.lakehouse.tables.identity import BatchIdentity, OffsetRange
 from strandline.lakehouse.tables.spec import save_spec
 from strandline.lakehouse.tables.store import open_store
+from strandline.lakehouse.tables.writing import BatchWriter
 from tests.lakehouse.tables.conftest import MakeTable
-from tests.lakehouse.tables.table_world import TableWorld
+from tests.lakehouse.tables.table_world import TableWorld, kafka_rows
 
 DAY = 86_400_000
 ONE_FORMAT = pytest.mark.parametrize("table_format", ["delta"], indirect=True)
@@ -138,6 +143,74 @@ def test_days_are_over_with_their_last_moment(make_table: MakeTable) -> None:
         table.batch("q", number, [{"day": day}], start=number)
     assert table.store.expire(now_ms=NOW).records == 2
     assert table.offsets() == [2]
+
+
+def test_a_day_is_over_with_its_last_moment_in_files_with_later_days_too(
+    make_table: MakeTable,
+) -> None:
+    """Also where a day is longer than the tenth by which rows may outlive their time."""
+    table = make_table(event_time="day", columns={"day": "date"}, expire_rows_ms=2 * DAY)
+    table.batch("q", 0, [{"day": ago(2)[:10]}, {"day": ago(0)[:10]}])
+    assert table.store.expire(now_ms=NOW + DAY // 2) == Expired()
+    assert table.offsets() == [0, 1]
+    [fate] = [each for each in explain(table.store, now_ms=NOW) if each.what == "files of rows"]
+    assert fate.fate == "waits"
+    assert fate.at_ms == NOW + DAY + DAY // 5, "the day, and a tenth of two days"
+    assert table.store.expire(now_ms=NOW + 2 * DAY).records == 1
+    assert table.offsets() == [1]
+
+
+def test_a_file_of_which_no_row_goes_is_left_as_it_is(
+    make_table: MakeTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its bounds cannot say it: the oldest record has a young event, the other row has none."""
+    monkeypatch.setattr(expiring, "_ROWS_PER_COMMIT", 1)
+    table = make_table(event_time="at", expire_rows_ms=DAY)
+    rows = pa.Table.from_batches([kafka_rows([row(0), {"n": 1}])])  # the first, of 1970
+    times = pa.array([0, NOW * 1000], rows.schema.field("timestamp").type)
+    rows = rows.set_column(rows.schema.names.index("timestamp"), "timestamp", times)
+    writer = BatchWriter(table.spec, table.store.state(), "0")
+    writer.write(rows.combine_chunks().to_batches()[0])
+    identity = BatchIdentity("q", 0, (OffsetRange("flights", 0, 0, 2),))
+    table.store.commit(identity, [writer.finish()])
+    version = table.store.state().version
+    assert table.store.expire(now_ms=NOW) == Expired()
+    assert table.store.state().version == version
+    [fate] = [each for each in explain(table.store, now_ms=NOW) if each.what == "files of rows"]
+    assert (fate.fate, fate.at_ms) == ("waits", None)
+    table.batch("q", 1, [row(30), row(0)], start=2)
+    assert table.store.expire(now_ms=NOW).records == 1, "the next portion has something"
+    assert table.offsets() == [0, 1, 3]
+    assert expired(table) == [(2, 3)]
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+def test_a_table_that_owes_a_change_that_is_none_goes_on(
+    make_table: MakeTable, monkeypatch: pytest.MonkeyPatch, is_there: bool
+) -> None:
+    """As an expiry of an earlier version left it; for longer than its history reaches back."""
+    monkeypatch.setattr(iceberg_upkeep, "SNAPSHOTS_KEPT", 2)
+    monkeypatch.setattr(settling, "_RECENT", 2)
+    table = make_table(event_time="at", expire_rows_ms=DAY)
+    table.batch("q", 0, [row(2), b"bad"])
+    if is_there:
+        assert table.store.expire(now_ms=NOW).records == 2
+    snapshot = table.store.backend.load()
+    sequence = (snapshot.mark(marks.SEQUENCE) or 0) + 1
+    due = {marks.SEQUENCE: sequence, marks.side_mark(EXPIRED): sequence}
+    said = describe(sequence=sequence, kind="expiry", adds=(), removes=(), sides={})
+    table.store.backend.commit(snapshot, Change(marks=due, metadata=said))
+
+    store = table.reopen()
+    store.settle()
+    assert store.dataset(EXPIRED).schema.names[-1] == "kafka_offset_end"
+    for number in range(1, 5):
+        table.batch("q", number, [row(0)], start=number + 1)
+    store.checkpoint()
+    store = table.reopen()
+    assert store.compact(min_files=2).files_before
+    assert store.expire(now_ms=NOW + 3 * DAY).records == (4 if is_there else 6)
+    assert [end for _, end in expired(table)][-1] == 6
 
 
 @ONE_FORMAT

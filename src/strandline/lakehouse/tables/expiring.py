@@ -3,14 +3,16 @@
 Theory: a row's time is that of its event, or its record's where it has none or the table knows no
 event time. Files whose youngest row is too old go as a whole. A file with old and young rows is
 written again without the old ones, but only when its oldest row has outlived its time by a tenth:
-so each file is written again at most about ten times in its life. In the same commit the places of
-what goes are noted in the side table `expired`, so that the proof still finds each record once.
-Where a record may have several rows, its own time counts for all of them.
+so each file is written again at most about ten times in its life. Bounds say how old rows may be,
+and only the rows how old they are: of a file where some rows have no event time, the oldest record
+may be of a young event. Such a file is read, and left as it is if no row of it goes. In the same
+commit the places of what goes are noted in the side table `expired`, so that the proof still finds
+each record once. Where a record may have several rows, its own time counts for all of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -34,6 +36,7 @@ from strandline.lakehouse.transforming.places import PlaceNotes, as_rows
 
 AGEING: Final = (None, LATE, DEAD_LETTERS)
 """The table and those beside it whose rows get too old."""
+_DAY_US: Final = 86_400_000_000
 _SLACK: Final = 10
 """A row may outlive its time by this part of it."""
 _ROWS_PER_COMMIT: Final = 4_000_000
@@ -88,26 +91,59 @@ class Expiring:
             return Expired()
         limit_us = (now_ms - self._spec.expire_rows_ms) * 1000
         total = Expired()
+        spared: set[Location] = set()
         while True:  # portions, so that memory is bounded however much is too old
-            done = self._portion(self._spec.expire_rows_ms, limit_us)
+            done = self._portion(self._spec.expire_rows_ms, limit_us, spared)
             if done is None:
                 return total
             total = Expired(*(sum(pair) for pair in zip(total, done, strict=True)))
 
-    def _portion(self, lifetime_ms: int, limit_us: int) -> Expired | None:
-        """One commit; None if nothing is to go, or files were replaced meanwhile."""
+    def with_old_rows(
+        self, side: str | None, files: Sequence[DataFile], *, limit_us: int
+    ) -> list[DataFile]:
+        """As `TableStore.with_old_rows`."""
+        if not files:
+            return []
+        check_present(files)
+        schema = self._stored(side, self._committer.settled())
+        return [each for each in files if _holds_old(self._spec, side, each, schema, limit_us)]
+
+    def _portion(self, lifetime_ms: int, limit_us: int, spared: set[Location]) -> Expired | None:
+        """One commit; None if nothing is to go, or files were replaced meanwhile.
+
+        Files of which no row is to go are added to those that are `spared`.
+        """
         snapshot = self._committer.settled()
         found = portion_of(
-            [doomed(lifetime_ms, side, files, limit_us) for side, files in self.ages(snapshot)]
+            [
+                doomed(
+                    lifetime_ms,
+                    side,
+                    [each for each in files if each.file.path not in spared],
+                    limit_us,
+                )
+                for side, files in self.ages(snapshot)
+            ]
         )
         if not found:
             return None
+        schemas = {each.side: self._stored(each.side, snapshot) for each in found}
+        for each in found:
+            check_present([*each.whole, *each.part])
+            schema = schemas[each.side]
+            for file in [*each.part]:
+                if not _holds_old(self._spec, each.side, file, schema, limit_us):
+                    each.part.remove(file)
+                    spared.add(file.path)
+        found = [each for each in found if each.whole or each.part]
+        if not found:
+            return Expired()  # there may be more beyond this portion
         gone = PlaceNotes(self._spec.names)
         replaced: list[Replaced] = []
         try:
             for each in found:
                 replaced.append(Replaced(each.side))
-                self._take(each, replaced[-1], limit_us, gone)
+                self._take(each, replaced[-1], schemas[each.side], limit_us, gone)
             places = gone.whole()
             output = PartitionedFiles(self._spec.directory(EXPIRED), (), "expired")
             output.write(as_rows(places, self._spec.names))
@@ -126,22 +162,25 @@ class Expiring:
             sum(len(each.part) for each in found),
         )
 
-    def _take(self, each: Doomed, replaced: Replaced, limit_us: int, gone: PlaceNotes) -> None:
+    def _stored(self, side: str | None, snapshot: Snapshot) -> pa.Schema:
+        """The columns that files have, of the table as it is in `snapshot` or of a side table."""
+        present = snapshot if side is None else self._sides.load(side)
+        assert present is not None
+        return stored_columns(self._spec, side, present.schema)
+
+    def _take(
+        self, each: Doomed, replaced: Replaced, schema: pa.Schema, limit_us: int, gone: PlaceNotes
+    ) -> None:
         """Note what goes, and write again what stays of files that hold both."""
         side, spec = each.side, self._spec
-        check_present([*each.whole, *each.part])
         for file in each.whole:
             for batch in _columns(file.path, [*spec.names.record]):
                 gone.add(batch)
-        snapshot = self._committer.settled() if side is None else self._sides.load(side)
-        assert snapshot is not None
-        schema = stored_columns(spec, side, snapshot.schema)
         for file in each.part:
             # Divided by nothing: a file has one partition value, which is kept.
             with PartitionedFiles(spec.directory(side), (), "young") as output:
                 for batch in read_batches([file.path], schema):
-                    is_old = pc.less(_times(spec, side, batch), pa.scalar(limit_us, TIMESTAMP))
-                    is_old = pc.fill_null(is_old, fill_value=False)
+                    is_old = _is_old(spec, side, batch, limit_us)
                     gone.add(batch.select(list(spec.names.record)).filter(is_old))
                     output.write(batch.filter(pc.invert(is_old)))
                 replaced.adds += [made.placed(file.partition) for made in output.finish()]
@@ -154,6 +193,8 @@ def ages(spec: TableSpec, side: str | None, snapshot: Snapshot) -> list[FileAge]
     recorded = snapshot.bounds(spec.names.time)
     event = _event_column(spec, side)
     happened = snapshot.bounds(event) if event is not None else {}
+    if event in snapshot.schema.names and pa.types.is_date(snapshot.schema.field(event).type):
+        happened = {path: _over(each) for path, each in happened.items()}
     return [FileAge(each, *_age(happened.get(each.path), recorded[each.path])) for each in files]
 
 
@@ -191,6 +232,12 @@ def portion_of(found: list[Doomed]) -> list[Doomed]:
     return chosen
 
 
+def _over(days: Bounds) -> Bounds:
+    """The moments when days are over, from bounds whose least is the first moment of a day."""
+    least = None if days.least is None else days.least + _DAY_US - 1
+    return days._replace(least=least)
+
+
 def _age(happened: Bounds | None, recorded: Bounds) -> tuple[int | None, int | None]:
     """The oldest and the youngest time of a file's rows, as far as bounds tell."""
     used = [each for each in (happened, recorded) if each is not None]
@@ -211,6 +258,23 @@ def _event_column(spec: TableSpec, side: str | None) -> str | None:
     return spec.event_time
 
 
+def _holds_old(
+    spec: TableSpec, side: str | None, file: DataFile, schema: pa.Schema, limit_us: int
+) -> bool:
+    """Whether a file, with the columns of `schema`, has a row from before `limit_us`."""
+    read = (spec.names.time, _event_column(spec, side))
+    times = pa.schema([field for field in schema if field.name in read])
+    return any(
+        pc.any(_is_old(spec, side, batch, limit_us)).as_py()
+        for batch in read_batches([file.path], times)
+    )
+
+
+def _is_old(spec: TableSpec, side: str | None, batch: pa.RecordBatch, limit_us: int) -> pa.Array:
+    is_old = pc.less(_times(spec, side, batch), pa.scalar(limit_us, TIMESTAMP))
+    return pc.fill_null(is_old, fill_value=False)
+
+
 def _times(spec: TableSpec, side: str | None, batch: pa.RecordBatch) -> pa.Array:
     recorded = batch.column(spec.names.time)
     event = _event_column(spec, side)
@@ -218,8 +282,8 @@ def _times(spec: TableSpec, side: str | None, batch: pa.RecordBatch) -> pa.Array
         return recorded
     happened = batch.column(event)
     if pa.types.is_date(happened.type):
-        # A day is over with its last moment, as in the bounds.
-        happened = pc.add(happened.cast(pa.timestamp("us")).cast(pa.int64()), 86_399_999_999)
+        # A day is over with its last moment.
+        happened = pc.add(happened.cast(pa.timestamp("us")).cast(pa.int64()), _DAY_US - 1)
     return pc.coalesce(happened.cast(pa.int64()).cast(TIMESTAMP), recorded)
 
 

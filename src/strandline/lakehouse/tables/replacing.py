@@ -118,11 +118,13 @@ def _change(
         table.removes += item.removes
         table.adds += item.adds
     main = tables.pop(None)
-    sides = {
+    changes = {
         side: SideChange(tuple(table.adds), tuple(file.path.name for file in table.removes))
         for side, table in tables.items()
         if side is not None
     }
+    # A side table that gets and loses nothing is owed nothing, and gets no mark that says so.
+    sides = {side: change for side, change in changes.items() if change != SideChange()}
     return Change(
         adds=main.adds,
         removes=main.removes,

@@ -23,7 +23,7 @@ from strandline.lakehouse.tables.definition import (
 )
 from strandline.lakehouse.tables.errors import BadTable, FencedWriter, TableExists
 from strandline.lakehouse.tables.history import SideChange, read_sides
-from strandline.lakehouse.tables.names import FIRST
+from strandline.lakehouse.tables.names import FIRST, dropped_schema
 from strandline.lakehouse.tables.opening import open_backend, side_partitioning
 from strandline.lakehouse.tables.schemas import settle_schema
 from strandline.lakehouse.tables.types import as_doubles
@@ -69,7 +69,8 @@ class SideTables:
         for limit in (_RECENT, None):
             for commit in snapshot.history(limit):
                 if commit.metadata.get("sequence") == due:
-                    return read_sides(commit)[side]
+                    # Expiries of earlier versions could owe `expired` a change that is none.
+                    return read_sides(commit).get(side, SideChange())
         raise BadTable(
             f"The table {self._spec.name} owes its {side} the files of commit {due}, "
             "and its history does not reach back to it any more."
@@ -109,7 +110,11 @@ class SideTables:
     def _ready(self, backend: Backend, side: str, change: SideChange) -> Snapshot:
         """The side table with the columns that the files need."""
         if not backend.exists():
-            schema = settle_schema(pa.schema([]), change.adds).schema
+            # With its own columns even if it gets no rows yet: its mark says what it followed.
+            first = (
+                dropped_schema(self._spec.names) if side in (DROPPED, EXPIRED) else pa.schema([])
+            )
+            schema = settle_schema(first, change.adds).schema
             try:
                 backend.create(schema, side_partitioning(self._spec, side))
             except TableExists as error:

@@ -210,6 +210,15 @@ class TableStore:
         """How old the rows of each file are, of the table and of side tables whose rows age."""
         return dict(self._expiring.ages(self.committer.settled()))
 
+    def with_old_rows(
+        self, side: str | None, files: Sequence[DataFile], *, limit_us: int
+    ) -> list[DataFile]:
+        """Those files, of the table or of a side table, with a row from before a time.
+
+        The time is in microseconds since 1970. The files are read. Raises BadTable if one is gone.
+        """
+        return self._expiring.with_old_rows(side, files, limit_us=limit_us)
+
     def widen(self, column: str) -> int:
         """Make a column of integers one of doubles, which writes every file again; counts them.
 
