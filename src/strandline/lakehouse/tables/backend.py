@@ -95,15 +95,19 @@ def divided_by(transforms: Sequence[Transform], *, renamed: bool = False) -> str
     return ", ".join(map(str, transforms)) + (_RENAMED if renamed else "")
 
 
+def earlier(transforms: Sequence[Transform]) -> list[Transform]:
+    """The same, with the names of the first version for the table's own columns."""
+    names = NAMES.renamed(FIRST)
+    return [replace(item, column=names.get(item.column, item.column)) for item in transforms]
+
+
 def check_division(directory: Location, kept: str, transforms: Sequence[Transform]) -> None:
     """Raises BadTable when a definition says now that the table is divided otherwise.
 
     A side table may still be divided by the names of the first version, until it has followed.
     """
     wanted = divided_by(transforms)
-    earlier = NAMES.renamed(FIRST)
-    before = [replace(item, column=earlier.get(item.column, item.column)) for item in transforms]
-    if kept.removesuffix(_RENAMED) not in (wanted, divided_by(before)):
+    if kept.removesuffix(_RENAMED) not in (wanted, divided_by(earlier(transforms))):
         raise BadTable(
             f"The table in {directory} is divided by ({kept}), and its definition says ({wanted}): "
             "that cannot change. Make a new table, or restore the definition."

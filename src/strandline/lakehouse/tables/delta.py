@@ -48,6 +48,7 @@ from strandline.lakehouse.tables.backend import (
     divided_by,
 )
 from strandline.lakehouse.tables.commit_lock import locked_log
+from strandline.lakehouse.tables.delta_features import check_readable, check_writable
 from strandline.lakehouse.tables.delta_marks import MarkReader, Marks
 from strandline.lakehouse.tables.delta_renaming import check_protocol, put, renaming
 from strandline.lakehouse.tables.delta_snapshot import (
@@ -145,6 +146,7 @@ class DeltaBackend:
     def load(self) -> DeltaSnapshot:
         """As `Backend.load`. The log is read from where the last load ended."""
         table = self._newest()
+        check_readable(self._directory, table)
         marks = self._marks.at(table.version())
         snapshot = DeltaSnapshot(table, self._directory, self._transforms, marks)
         check_names(self._directory, snapshot.schema.names, self._names)
@@ -164,6 +166,7 @@ class DeltaBackend:
             raise BadTable(
                 f"The table in {self._directory} has no version {version} any more: {error}"
             ) from error
+        check_readable(self._directory, table)
         return DeltaSnapshot(table, self._directory, self._transforms, Marks({}))
 
     def evolve(self, snapshot: Snapshot, schema: pa.Schema) -> None:
@@ -180,6 +183,7 @@ class DeltaBackend:
                 )
         except (DeltaError, OSError) as error:
             self._table = None
+            check_writable(self._directory, error)
             if _is_conflict(error):
                 raise Conflict(str(error)) from error
             if self._directory.is_local:
@@ -259,6 +263,7 @@ class DeltaBackend:
                 )
         except (DeltaError, OSError) as error:
             self._table = None
+            check_writable(self._directory, error)
             if _is_conflict(error):
                 raise Conflict(str(error)) from error
             if self._directory.is_local:

@@ -62,6 +62,7 @@ from strandline.lakehouse.tables.iceberg_escaped import (
     lead,
     readdress,
 )
+from strandline.lakehouse.tables.iceberg_foreign import ColumnNames, check_spec, planned
 from strandline.lakehouse.tables.iceberg_schema import retype, statistics_of, words_of
 from strandline.lakehouse.tables.iceberg_transaction import CommitTransaction
 from strandline.lakehouse.tables.iceberg_upkeep import METADATA, bounds_of, superfluous, unnamed
@@ -87,9 +88,10 @@ _UNREADABLE: Final[tuple[type[Exception], ...]] = (*CATALOG_ERRORS, ValueError)
 class IcebergSnapshot:
     """An Iceberg table at one moment."""
 
-    def __init__(self, table: Table, at: IcebergMoment | None = None) -> None:
+    def __init__(self, table: Table, directory: Location, at: IcebergMoment | None = None) -> None:
         """At `at`, or now."""
         self.table = table
+        self._directory = directory
         self._at = at
         newest = table.current_snapshot() if at is None else at
         self.version = 0 if newest is None else newest.sequence_number or 0
@@ -117,13 +119,9 @@ class IcebergSnapshot:
 
     @cached_property
     def own_files(self) -> dict[Location, IcebergFile]:
-        """The files as Iceberg describes them."""
-        return {
-            Location.parse(task.file.file_path): task.file
-            for task in self.table.scan(
-                snapshot_id=None if self._at is None else self._at.snapshot_id
-            ).plan_files()
-        }
+        """The files as Iceberg describes them. Raises BadTable."""
+        moment = None if self._at is None else self._at.snapshot_id
+        return planned(self.table, self._directory, moment)
 
     def bounds(self, column: str) -> dict[Location, Bounds]:
         """As `Snapshot.bounds`."""
@@ -170,6 +168,7 @@ class IcebergBackend:
         self._directory = directory
         self._transforms = transforms
         self._entry = catalog
+        self._columns = ColumnNames(directory)
 
     def exists(self) -> bool:
         """As `Backend.exists`."""
@@ -222,20 +221,19 @@ class IcebergBackend:
 
     def load(self) -> IcebergSnapshot:
         """As `Backend.load`."""
-        with self._readable():
-            table = self._catalog.load_table(self._entry.name)
-        snapshot = IcebergSnapshot(table)
+        table = self._newest()
+        snapshot = IcebergSnapshot(table, self._directory)
         check_names(self._directory, snapshot.schema.names, self._names)
         check_division(self._directory, table.properties.get(_PARTITIONING, ""), self._transforms)
+        check_spec(self._directory, table, self._transforms)
         return snapshot
 
     def load_at(self, version: int) -> IcebergSnapshot:
         """As `Backend.load_at`."""
-        with self._readable():
-            table = self._catalog.load_table(self._entry.name)
+        table = self._newest()
         for each in table.metadata.snapshots:
             if each.sequence_number == version:
-                return IcebergSnapshot(table, each)
+                return IcebergSnapshot(table, self._directory, each)
         raise BadTable(f"The table in {self._directory} has no snapshot {version} any more.")
 
     def evolve(self, snapshot: Snapshot, schema: pa.Schema) -> None:
@@ -318,6 +316,12 @@ class IcebergBackend:
         """As `Backend.orphans`: no snapshot that is kept names them."""
         found = unnamed(_own(snapshot).table, self._directory)
         return old_files(found, self._directory, before_ms=before_ms)
+
+    def _newest(self) -> Table:
+        with self._readable():
+            table = self._catalog.load_table(self._entry.name)
+        self._columns.check(table.metadata)
+        return table
 
     @contextmanager
     def _readable(self) -> Iterator[None]:
