@@ -7,7 +7,9 @@ import pytest
 from strandline.lakehouse.deadletters.replaying import replay
 from strandline.lakehouse.locations import stores
 from strandline.lakehouse.locations.conditions import conditional_put_fault
+from strandline.lakehouse.locations.errors import StoreTrouble
 from strandline.lakehouse.locations.location import Location
+from strandline.lakehouse.tables import store as store_module
 from strandline.lakehouse.tables.committing import COMMITTED, REPLAYED
 from strandline.lakehouse.tables.errors import FencedWriter, TableExists
 from strandline.lakehouse.tables.spec import list_specs, load_spec, save_spec
@@ -92,6 +94,22 @@ def test_files_that_a_commit_removed_age_from_their_removal(s3: S3Server, bucket
     assert table.store.vacuum(now_ms=note.at_ms, older_than_ms=0) == []
     assert len(table.store.vacuum(now_ms=note.at_ms + 1, older_than_ms=0)) == 2
     assert stores.listed(table.spec.directory() / "_removed") == []
+
+
+def test_a_log_that_cannot_be_shortened_now_is_trouble_of_the_store(
+    s3: S3Server, bucket: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And none of the batch, which is committed."""
+    monkeypatch.setattr(store_module, "TIDY_EVERY", 1)
+    table = TableWorld(f"s3://{bucket}/t")
+    s3.plant(Fault("PUT", "checkpoint", times=-1, status=403))
+    assert table.batch("q", 0, [{"a": 0}]).outcome == COMMITTED
+    assert "/_delta_log could not be shortened: the store does not permit it" in caplog.text
+    with pytest.raises(StoreTrouble, match="does not permit it"):
+        table.store.checkpoint()
+    s3.plant()
+    table.store.checkpoint()
+    assert table.offsets() == [0]
 
 
 def test_of_two_writers_one_is_fenced(s3: S3Server, bucket: str) -> None:

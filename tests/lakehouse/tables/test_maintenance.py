@@ -9,9 +9,15 @@ from typing import Any
 
 import pytest
 
+from strandline.lakehouse.locations.errors import StoreTrouble
+from strandline.lakehouse.pipeline.keeping import Keeper
+from strandline.lakehouse.pipeline.options import RunOptions
 from strandline.lakehouse.tables import iceberg_upkeep
 from strandline.lakehouse.tables import store as store_module
+from strandline.lakehouse.tables.backend import Conflict
+from strandline.lakehouse.tables.caring import care_for
 from strandline.lakehouse.tables.committing import REPLAYED
+from strandline.lakehouse.tables.iceberg import IcebergSnapshot
 from strandline.lakehouse.tables.parts import here
 from strandline.lakehouse.tables.store import open_store
 from strandline.lakehouse.tables.transforms import parse_transform
@@ -148,6 +154,83 @@ def test_replaced_files_age_from_their_removal(make_table: MakeTable) -> None:
     table.store.compact(min_files=2)
     removed_ms = min(path.stat().st_mtime_ns for path in old) // 1_000_000
     assert removed_ms > 0
+
+
+def test_what_another_process_has_removed_is_no_orphan(
+    make_table: MakeTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the listing of a directory and the look at its files."""
+    table = filled(make_table, batches=2)
+    gone = table.spec.directory().local / "gone.parquet"
+    left = table.spec.directory().local / "left.parquet"
+    gone.symlink_to("nowhere")
+    left.touch()
+    assert table.store.vacuum(now_ms=FAR, older_than_ms=0) == [str(left)]
+
+
+def test_trouble_of_a_shortening_is_none_of_the_batch(
+    make_table: MakeTable, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is committed. Errors of a disk, and another writer that was faster, are left for later."""
+    monkeypatch.setattr(store_module, "TIDY_EVERY", 1)
+    table = make_table()
+    for number, error in enumerate((OSError("no room"), Conflict("no luck"), StoreTrouble("no"))):
+        with monkeypatch.context() as failing:
+            failing.setattr(table.store.backend, "tidy", raising(error))
+            assert table.batch("q", number, [{"a": number}], start=number).rows == 1
+        assert f"The metadata of table flights is not shortened now: {error}" in caplog.text
+    assert table.offsets() == [0, 1, 2]
+
+
+def test_another_writer_that_is_first_does_not_end_the_care(
+    make_table: MakeTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = make_table(keep_history_ms=3_600_000, vacuum_ms=3_600_000)
+    monkeypatch.setattr(table.store.backend, "tidy", raising(Conflict("The table has moved on.")))
+    assert care_for(table.store, now_ms=FAR).files == 0
+
+
+def test_a_disk_without_room_ends_the_care_and_not_the_run(
+    make_table: MakeTable, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    table = make_table(vacuum_ms=3_600_000)
+    store = open_store(table.spec)
+    keeper = Keeper(store, RunOptions(bootstrap="nowhere:1"), lambda _: None)
+    monkeypatch.setattr(store, "vacuum", raising(OSError("No space left on device")))
+    keeper.maybe_keep()
+    assert "The table is not cared for now: No space left" in caplog.text
+
+
+def raising(error: Exception) -> Callable[..., None]:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    return fail
+
+
+def test_snapshots_that_have_a_name_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Those of tags and of branches; Iceberg would let none of them be forgotten."""
+    monkeypatch.setattr(iceberg_upkeep, "SNAPSHOTS_KEPT", 2)
+    table = TableWorld(tmp_path / "table", format="iceberg")
+    for number in range(3):
+        table.batch(f"run-{number}", 0, [{"a": number}], start=number)
+    snapshot = table.store.backend.load()
+    assert isinstance(snapshot, IcebergSnapshot)
+    first, second, *_ = [each.snapshot_id for each in snapshot.table.metadata.snapshots]
+    snapshot.table.manage_snapshots().create_tag(first, "q4").create_branch(second, "b").commit()
+    for number in range(3, 7):
+        table.batch(f"run-{number}", 0, [{"a": number}], start=number)
+    table.store.checkpoint()
+    left = table.reopen().backend.load()
+    assert isinstance(left, IcebergSnapshot)
+    ids = {each.snapshot_id for each in left.table.metadata.snapshots}
+    assert {first, second} <= ids
+    assert len(ids) == 2 + 2
+    assert table.store.committed("run-0") == 0, "its snapshot is kept"
+    assert table.store.committed("run-3") is None
+    assert not caplog.records
 
 
 def test_a_shortened_history_forgets_nothing_that_counts(

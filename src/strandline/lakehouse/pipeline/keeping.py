@@ -103,5 +103,5 @@ def _left_for_later() -> Iterator[None]:
     """Trouble ends what is done, and nothing else."""
     try:
         yield
-    except (StoreTrouble, TableError, Conflict) as error:
-        log.info("The table is not cared for now: %s", error)
+    except (StoreTrouble, TableError, Conflict, OSError) as error:
+        log.warning("The table is not cared for now: %s", error)

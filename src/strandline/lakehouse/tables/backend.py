@@ -201,7 +201,10 @@ class Backend(Protocol):
         """
 
     def tidy(self, snapshot: Snapshot) -> None:
-        """Shorten what must be read to load the table; history beyond the format's limits goes."""
+        """Shorten what must be read to load the table; history beyond the format's limits goes.
+
+        Raises Conflict, StoreTrouble, BadTable, and OSError for a local disk.
+        """
 
     def orphans(self, snapshot: Snapshot, *, before_ms: int) -> list[Location]:
         """Files below the directory that no reader can need: unnamed or removed before then."""

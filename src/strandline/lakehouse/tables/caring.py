@@ -5,8 +5,10 @@ Versions and marks that are too old go with the shortening of the format's metad
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 
+from strandline.lakehouse.tables.backend import Conflict
 from strandline.lakehouse.tables.expiring import Expired
 from strandline.lakehouse.tables.store import TableStore
 
@@ -42,6 +44,7 @@ def care_for(store: TableStore, *, now_ms: int, vacuum_ms: int | None = None) ->
     age_ms = vacuum_ms if vacuum_ms is not None else spec.vacuum_ms
     expired = None if spec.expire_rows_ms is None else store.expire(now_ms=now_ms)
     if spec.keep_history_ms is not None:
-        store.checkpoint()
+        with suppress(Conflict):  # another writer was first; then the next time
+            store.checkpoint()
     files = None if age_ms is None else len(store.vacuum(now_ms=now_ms, older_than_ms=age_ms))
     return Cared(expired, files)

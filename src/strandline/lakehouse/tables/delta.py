@@ -278,15 +278,23 @@ class DeltaBackend:
         Marks of queries that committed nothing for a week are in no checkpoint any more.
         """
         table = own_table(snapshot)
-        if not self._upkeep.items() <= table.metadata().configuration.items():
-            # Another writer may be first; then the next time.
-            with suppress(CommitFailedError), self._alone(snapshot):
-                table.alter.set_table_properties(dict(self._upkeep), raise_if_not_exists=False)
+        log = self._directory / "_delta_log"
         # Hadoop's checksum of the note that Spark's writer left, in whose place another comes.
         if self._directory.is_local:
-            stores.remove(self._directory / "_delta_log" / "._last_checkpoint.crc")
-        table.create_checkpoint()
-        table.cleanup_metadata()
+            stores.remove(log / "._last_checkpoint.crc")
+        try:
+            if not self._upkeep.items() <= table.metadata().configuration.items():
+                # Another writer may be first; then the next time.
+                with suppress(CommitFailedError), self._alone(snapshot):
+                    table.alter.set_table_properties(dict(self._upkeep), raise_if_not_exists=False)
+            table.create_checkpoint()
+            table.cleanup_metadata()
+        except (DeltaError, OSError) as error:
+            if not self._directory.is_local:
+                raise StoreTrouble(sentence(log, "shortened", error)) from error
+            if isinstance(error, OSError):
+                raise
+            raise BadTable(f"The log {log} could not be shortened: {error}.") from error
 
     def orphans(self, snapshot: Snapshot, *, before_ms: int) -> list[Location]:
         """As `Backend.orphans`; a file that a commit removed bears the time of its removal."""
@@ -315,7 +323,7 @@ class DeltaBackend:
             for path in directory.glob(f"{place}.*.parquet.crc")
             if path.with_name(path.name[1 : -len(".crc")]) not in live
         ]
-        return [path for path in sorted(found) if path.stat().st_mtime * 1000 < before_ms]
+        return [path for path in sorted(found) if _was_written(path, before_ms)]
 
     def _newest(self) -> DeltaTable:
         with self._readable():
@@ -372,6 +380,14 @@ class DeltaBackend:
             transform.name: transform.shown(value, schema.field(transform.column).type)
             for transform, value in zip(self._transforms, values, strict=True)
         }
+
+
+def _was_written(path: Path, before_ms: int) -> bool:
+    """Whether a file is from before a time; one that another process has removed is none."""
+    try:
+        return path.stat().st_mtime * 1000 < before_ms
+    except FileNotFoundError:
+        return False
 
 
 def _is_conflict(error: Exception) -> bool:

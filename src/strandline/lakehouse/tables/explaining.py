@@ -104,7 +104,9 @@ def _versions(store: TableStore, now_ms: int) -> list[Fate]:
     young = [each for each in times if each >= limit_ms]
     kept = _days(spec.keep_history_ms)
     found = [
-        Fate("versions", len(old), GOES, f"older than {kept}; the newest 20 stay all the same"),
+        Fate(
+            "versions", len(old), GOES, f"older than {kept}; the newest 20, and tagged ones, stay"
+        ),
         Fate(
             "versions",
             len(young),

@@ -1,10 +1,11 @@
 """What keeps the metadata of an Iceberg table short, what it says of files, and of which nothing.
 
 Theory: the metadata names every snapshot and holds every mark, and is written with each commit. The
-newest snapshots stay, as many as the history has or as are young enough. Each run of a table is a
-new query and leaves a mark, which says nothing once the query has ended: it goes when no snapshot
-that is kept was made by that query. A query that then goes on all the same is not recognised as one
-that was fenced; it still cannot double a record, since its ranges are held against the frontier.
+newest snapshots stay, as many as the history has or as are young enough, and those that a tag or a
+branch names. Each run of a table is a new query and leaves a mark, which says nothing once the
+query has ended: it goes when no snapshot that is kept was made by that query. A query that then
+goes on all the same is not recognised as one that was fenced; it still cannot double a record,
+since its ranges are held against the frontier.
 """
 
 from __future__ import annotations
@@ -47,12 +48,14 @@ def superfluous(metadata: TableMetadata, *, now_ms: int, keep_ms: int | None) ->
     """What of a table's metadata may go; `keep_ms` is how old snapshots may get, if not many."""
     newest = sorted(metadata.snapshots, key=lambda each: each.sequence_number or 0, reverse=True)
     if keep_ms is None:
-        kept, old = newest[:SNAPSHOTS_KEPT], newest[SNAPSHOTS_KEPT:]
+        old = newest[SNAPSHOTS_KEPT:]
     else:
         limit = now_ms - keep_ms
         old = [each for each in newest[SNAPSHOTS_MIN:] if each.timestamp_ms < limit]
-        gone = {each.snapshot_id for each in old}
-        kept = [each for each in newest if each.snapshot_id not in gone]
+    named = {each.snapshot_id for each in metadata.refs.values()}
+    old = [each for each in old if each.snapshot_id not in named]
+    gone = {each.snapshot_id for each in old}
+    kept = [each for each in newest if each.snapshot_id not in gone]
     needed = {_query_of(each) for each in kept}
     known = {_query_of(each) for each in old}
     marks = [

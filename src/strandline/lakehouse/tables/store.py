@@ -6,6 +6,7 @@ once, `maintenance` keeps the table fast. It knows no format.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -14,9 +15,10 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 
 from strandline.lakehouse.locations import stores
+from strandline.lakehouse.locations.errors import StoreTrouble
 from strandline.lakehouse.locations.location import Location
 from strandline.lakehouse.tables import marks
-from strandline.lakehouse.tables.backend import Backend, DataFile, Snapshot
+from strandline.lakehouse.tables.backend import Backend, Conflict, DataFile, Snapshot
 from strandline.lakehouse.tables.committing import (
     NOTHING_NEW,
     REPLAYED,
@@ -24,7 +26,7 @@ from strandline.lakehouse.tables.committing import (
     Committer,
 )
 from strandline.lakehouse.tables.definition import SPEC_FILE, TableSpec, partitioning
-from strandline.lakehouse.tables.errors import TableExists, TableMissing
+from strandline.lakehouse.tables.errors import TableError, TableExists, TableMissing
 from strandline.lakehouse.tables.expiring import Expired, Expiring, FileAge
 from strandline.lakehouse.tables.files import remove_files
 from strandline.lakehouse.tables.history import BATCH, CommitRecord, read_record
@@ -47,6 +49,8 @@ from strandline.types import TopicPartition
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+log = logging.getLogger(__name__)
 
 _RECENT = 20
 TIDY_EVERY = 50
@@ -124,7 +128,7 @@ class TableStore:
         if result.outcome in (REPLAYED, NOTHING_NEW):
             self.discard(writes)
         elif result.sequence % TIDY_EVERY == 0:
-            self.checkpoint()
+            self._shorten()
         return result
 
     def declare_lost(self, lost: Sequence[OffsetRange]) -> CommitResult:
@@ -247,11 +251,21 @@ class TableStore:
         return self._maintenance.vacuum(before_ms=now_ms - older_than_ms, dry_run=dry_run)
 
     def checkpoint(self) -> None:
-        """Shorten what must be read to load the table and its side tables."""
+        """Shorten what must be read to load the table and its side tables.
+
+        Raises as `Backend.tidy`.
+        """
         self._backend.tidy(self._backend.load())
         for side in SIDES:
             if (present := self._sides.load(side)) is not None:
                 self._sides.backend(side).tidy(present)
+
+    def _shorten(self) -> None:
+        """As `checkpoint`. The batch is committed: trouble is left for the next time."""
+        try:
+            self.checkpoint()
+        except (StoreTrouble, TableError, Conflict, OSError) as error:
+            log.warning("The metadata of table %s is not shortened now: %s", self.spec.name, error)
 
     def _snapshot(self, side: str | None) -> Snapshot | None:
         snapshot = self.committer.settled()
