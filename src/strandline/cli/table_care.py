@@ -27,6 +27,7 @@ from strandline.lakehouse.tables.definition import SPEC_VERSION, parse_duration
 from strandline.lakehouse.tables.expiring import Expired
 from strandline.lakehouse.tables.names import NAMES
 from strandline.lakehouse.tables.store import drop_table, open_store
+from strandline.lakehouse.tables.upkeep import check_upkeep
 
 _MIB = 1 << 20
 _PATIENCE_MS = 10_000
@@ -68,6 +69,7 @@ def compact(
     spec = load_table(tables, name)
     try:
         older_than_ms = None if vacuum is None else parse_duration("vacuum", vacuum)
+        check_upkeep(None, None, older_than_ms)
     except InvalidSetting as wrong:
         raise click.UsageError(str(wrong)) from wrong
     store = open_store(spec, create=True)

@@ -291,6 +291,23 @@ def test_too_short_is_refused(tmp_path: Path, name: str) -> None:
 
 
 @ONE_FORMAT
+def test_a_vacuum_by_hand_takes_no_files_of_a_batch_that_is_being_written(
+    make_table: MakeTable,
+) -> None:
+    table = make_table()
+    save_spec(table.spec)
+    written = table.task([{"n": 1}])
+    command = ("table", "compact", "table", "--tables", str(table.spec.place.parent), "--vacuum")
+    for duration in ("0 s", "59 min"):
+        refused = CliRunner().invoke(cli, [*command, duration])
+        assert refused.exit_code == 2
+        assert "vacuum cannot be less than 1 hour: the files of a batch" in refused.output
+    assert CliRunner().invoke(cli, [*command, "1 hour"]).exit_code == 0
+    identity = BatchIdentity("q", 0, (OffsetRange("flights", 0, 0, 1),))
+    assert table.store.commit(identity, [written]).rows == 1
+
+
+@ONE_FORMAT
 def test_a_run_cares_at_its_start_and_then_now_and_then(make_table: MakeTable) -> None:
     table = make_table(event_time="at", expire_rows_ms=DAY, vacuum_ms=3_600_000)
     table.batch("q", 0, [{"n": 1}])
