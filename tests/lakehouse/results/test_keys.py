@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -55,6 +57,28 @@ def test_a_batch_of_many_slices_becomes_what_a_dictionary_would(
     twice = [(window(each), "B", each) for each in (*range(1, 40), 3)]
     with pytest.raises(UnfitRows, match=r"two rows of one key \(window=.*, city=B\)"):
         world.batch("q", 4, twice, schema=SCHEMA)
+
+
+def test_a_time_is_one_key_whose_bounds_were_cut_to_milliseconds(tmp_path: Path) -> None:
+    """As Delta's own writer does, after whose OPTIMIZE a key was there twice."""
+    moment = datetime(2026, 3, 1, 1, 2, 3, 456_789, tzinfo=UTC)
+    held = {"start": moment, "end": moment}
+    schema = {"at": pa.timestamp("us", "UTC"), "window": WINDOW, "n": pa.int32()}
+    world = ResultWorld(path=str(tmp_path / "times"), keys="at, window")
+    world.batch("q", 0, [(moment, held, 1)], schema=schema)
+    log = (world.store.spec.directory() / "_delta_log").local
+    cut = "2026-03-01T01:02:03.456Z"
+    [path] = [each for each in log.glob("*.json") if '"add"' in each.read_text()]
+    actions = [json.loads(line) for line in path.read_text().splitlines()]
+    for action in actions:
+        if "add" in action:
+            stats = json.loads(action["add"]["stats"])
+            assert stats["maxValues"]["at"] > cut
+            stats["maxValues"] |= {"at": cut, "window": {"start": cut, "end": cut}}
+            action["add"]["stats"] = json.dumps(stats)
+    path.write_text("".join(json.dumps(each) + "\n" for each in actions))
+    world.batch("q", 1, [(moment, held, 2)], schema=schema)
+    assert world.rows() == [(moment, held, 2)]
 
 
 def test_memory_holds_a_slice_of_the_keys(monkeypatch: pytest.MonkeyPatch) -> None:

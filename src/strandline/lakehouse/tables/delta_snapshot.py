@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -32,6 +33,8 @@ FOR_SPARK: Final[Mapping[str, str]] = {
     # than it was added is not removed. So these files lie in directories with random names.
     "delta.randomizeFilePrefixes": "true",
 }
+_CUT_US: Final = 999
+"""So much below a file's greatest time its bound may be: Delta's own writer leaves milliseconds."""
 _FROM_SPARK: Final = "userMetadata"
 """Where Spark's writer keeps what `METADATA` is for delta-rs: under it, in a JSON object."""
 
@@ -90,9 +93,13 @@ class DeltaSnapshot:
         found = {}
         for row in pa.table(self._table.get_add_actions(flatten=True)).to_pylist():
             nulls = row.get(f"null_count.{column}")
+            most = row.get(f"max.{column}")
+            greatest = number_of(most, upper=True)
+            if isinstance(most, datetime) and greatest is not None:
+                greatest += _CUT_US
             found[self._directory / unquote(row["path"])] = Bounds(
                 number_of(row.get(f"min.{column}"), upper=False),
-                number_of(row.get(f"max.{column}"), upper=True),
+                greatest,
                 has_nulls=nulls is None or nulls > 0,
             )
         return found
