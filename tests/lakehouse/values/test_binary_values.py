@@ -136,6 +136,54 @@ def test_an_avro_uuid_is_the_text_that_was_sent() -> None:
     assert found.columns.to_pylist() == [{**record, "raw": bytes(range(16))}]
 
 
+PLAIN: dict[str, object] = {
+    "boolean": True,
+    "int": 3,
+    "long": 3,
+    "float": 0.5,
+    "double": 0.5,
+    "string": "x",
+    "bytes": b"xy",
+    "fixed": b"xy",
+    "enum": "A",
+}
+LOGICAL = {
+    "date": {"int"},
+    "time-millis": {"int"},
+    "time-micros": {"long"},
+    "timestamp-millis": {"long"},
+    "timestamp-micros": {"long"},
+    "timestamp-nanos": {"long"},
+    "local-timestamp-millis": {"long"},
+    "local-timestamp-micros": {"long"},
+    "duration": {"fixed"},
+    "decimal": {"bytes", "fixed"},
+    "uuid": {"string", "fixed"},
+    "of-another-release": set[str](),
+}
+"""The types that a logical type can be one of."""
+
+
+@pytest.mark.parametrize("base", PLAIN)
+def test_an_avro_logical_type_of_another_type_is_ignored(base: str) -> None:
+    """As Avro says; no record of such a column would be a row."""
+    all_named: dict[str, dict[str, Any]] = {"fixed": {"size": 2}, "enum": {"symbols": ["A"]}}
+    named = all_named.get(base, {})
+    fields, record = [], {}
+    for number, logical in enumerate(each for each in LOGICAL if base not in LOGICAL[each]):
+        kind = {"type": base, "name": f"T{number}", "logicalType": logical, **named}
+        fields.append({"name": f"c{number}", "type": {**kind, "precision": 3, "scale": 2}})
+        record[f"c{number}"] = PLAIN[base]
+    schema = {"type": "record", "name": "P", "fields": fields}
+    plain = json.loads(json.dumps(schema).replace("logicalType", "note"))
+    spec = table(value_format="avro", schema=json.dumps(schema))
+    found = decode(spec, avro(plain, record))
+    assert found.columns.to_pylist() == [record]
+    assert given_columns(spec) == given_columns(
+        table(value_format="avro", schema=json.dumps(plain))
+    )
+
+
 def test_avro_types_are_named_across_namespaces() -> None:
     kind = {"type": "enum", "name": "Kind", "symbols": ["A"]}
     inner = {

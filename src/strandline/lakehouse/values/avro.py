@@ -44,18 +44,21 @@ _SCALARS: Final[Mapping[str, pa.DataType]] = {
     "fixed": pa.binary(),
 }
 _LOGICAL: Final[Mapping[str, pa.DataType]] = {
-    "timestamp-millis": TIMESTAMP,
-    "timestamp-micros": TIMESTAMP,
-    "date": pa.date32(),
+    "long-timestamp-millis": TIMESTAMP,
+    "long-timestamp-micros": TIMESTAMP,
+    "int-date": pa.date32(),
 }
+"""Logical types behind the type that each is one of. Of another type Avro ignores it, as fastavro
+does: the values are those of that type."""
+_DECIMALS: Final = frozenset({"bytes-decimal", "fixed-decimal"})
 _REFUSED: Final = frozenset(
     {
-        "time-millis",
-        "time-micros",
-        "local-timestamp-millis",
-        "local-timestamp-micros",
-        "timestamp-nanos",
-        "duration",
+        "int-time-millis",
+        "long-time-micros",
+        "long-local-timestamp-millis",
+        "long-local-timestamp-micros",
+        "long-timestamp-nanos",
+        "fixed-duration",
     }
 )
 _DIGITS_MAX: Final = 38
@@ -169,10 +172,12 @@ def _type(path: str, schema: Any, named: Mapping[str, Any], within: tuple[str, .
         if schema in named and schema not in within:
             return _type(path, named[schema], named, within)
         raise InvalidSetting("schema", f"{path} has type {schema!r}, which no column can hold.")
-    logical = schema.get("logicalType")
+    logical = f"{schema['type']}-{schema.get('logicalType')}"
     if logical in _REFUSED:
-        raise InvalidSetting("schema", f"{path} is a {logical}, which no column can hold.")
-    if logical == "decimal":
+        raise InvalidSetting(
+            "schema", f"{path} is a {schema['logicalType']}, which no column can hold."
+        )
+    if logical in _DECIMALS:
         if schema["precision"] > _DIGITS_MAX:
             raise InvalidSetting("schema", f"{path} has over {_DIGITS_MAX} digits.")
         return pa.decimal128(schema["precision"], schema.get("scale", 0))
