@@ -126,6 +126,29 @@ def test_times_are_read_in_the_format_of_their_column(
     assert list(letters(table)) == [1]
 
 
+@pytest.mark.parametrize(
+    ("form", "value", "beyond_us"),
+    [
+        ("nanos", 1_772_343_000_000_000_999, 0),
+        ("nanos", 1_772_342_999_999_999_999, -1),
+        ("seconds", 1_772_343_000.0000007, 1),
+        ("micros", 1_772_343_000_000_000.5, None),
+        (None, "2026-03-01T05:30:00.000001Z", 1),
+        (None, "2026-03-01T05:30:00.0000009Z", None),
+    ],
+)
+def test_what_times_have_beyond_microseconds(
+    tmp_path: Path, form: str | None, value: object, beyond_us: int | None
+) -> None:
+    """As docs/tables.md says; None: a dead letter."""
+    formats = {} if form is None else {"at": form}
+    table = TableWorld(tmp_path / "t", columns={"at": "timestamp"}, time_formats=formats)
+    table.batch("q", 0, [{"at": value}])
+    expected = [] if beyond_us is None else [MOMENT + datetime.timedelta(microseconds=beyond_us)]
+    assert [row["at"] for row in table.rows()] == expected
+    assert table.letters() == ([0] if beyond_us is None else [])
+
+
 def test_formats_that_are_none_are_refused(tmp_path: Path) -> None:
     for form in ("%H:%M", "days", "%Q", "%"):
         with pytest.raises(InvalidSetting, match="format"):

@@ -2,7 +2,9 @@
 
 Theory: a decoder gets the values of a batch and answers with typed columns for those that it could
 read exactly, and with a fault for each that it could not. Nothing is cut, rounded to an integer or
-turned into null on the way: what does not fit is a fault, and the record becomes a dead letter.
+turned into null on the way: what does not fit is a fault, and the record becomes a dead letter. The
+one exception are nanoseconds, of Protobuf's times and of JSON's in that format, which are cut to
+microseconds.
 """
 
 from __future__ import annotations

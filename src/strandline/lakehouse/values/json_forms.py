@@ -111,7 +111,7 @@ def is_numeric(text: str) -> bool:
 def moment(column: str, value: object, text: str) -> datetime:
     """A time in a format, UTC where it names no zone; raises Unfit.
 
-    What is finer than a microsecond is cut off.
+    Nanoseconds are cut to microseconds, and a fraction of seconds becomes the nearest of these.
     """
     read = _since_1970(value, text) if text in _UNITS_US else _by_pattern(value, text)
     if read is None:
