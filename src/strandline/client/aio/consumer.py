@@ -246,9 +246,12 @@ class AsyncConsumer:
 
     async def close(self) -> None:
         """Leave the group, committing with `enable.auto.commit`, and close all connections."""
-        self._use.is_closed = True
+        if self._use.is_closing:
+            return
+        self._use.is_closing = True
         try:
-            if self._member is not None:
+            if self._member is not None:  # `on_revoked` may still commit, as its member
                 await self._member.close()
         finally:
+            self._use.is_closed = True
             await self._cluster.close()

@@ -291,10 +291,13 @@ class Consumer:
 
     def close(self) -> None:
         """Leave the group, committing with `enable.auto.commit`, and close all connections."""
-        member, self._member = self._member, None
-        self._use.is_closed = True
+        if self._use.is_closing:
+            return
+        self._use.is_closing = True
         try:
-            if member is not None:
-                member.close()
+            if self._member is not None:  # `on_revoked` may still commit, as its member
+                self._member.close()
         finally:
+            self._use.is_closed = True
+            self._member = None
             self._cluster.close()

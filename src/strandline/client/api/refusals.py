@@ -44,12 +44,14 @@ class Use:
     """Whether a client may still be used, called `what` in its refusals."""
 
     def __init__(self, what: str) -> None:
+        self.is_closing = False
+        """Whether `close` was called, be it that it is still under way."""
         self.is_closed = False
         self._what = what
 
     def check_open(self) -> None:
-        """Raise `ProtocolError` for a client that is closed."""
-        if self.is_closed:
+        """Raise `ProtocolError` for a client that is closed, or is being closed."""
+        if self.is_closing or self.is_closed:
             raise closed(self._what)
 
 
