@@ -71,14 +71,13 @@ class AsyncClusterClient:
         self._opening: dict[Address, asyncio.Task[Connection]] = {}
 
     async def close(self) -> None:
-        """Close all connections."""
+        """Close all connections. What is not answered (acks 0) goes out before."""
         opening = list(self._opening.values())
         for task in opening:
             task.cancel()
         await asyncio.gather(*opening, return_exceptions=True)
-        for connection in self._connections.values():
-            connection.close()
-        self._connections.clear()
+        connections, self._connections = self._connections, {}
+        await asyncio.gather(*(each.finish() for each in connections.values()))
 
     # -- Metadata ----------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from random import SystemRandom
 from typing import Final, TypeVar, cast
 
+from strandline.client.aio.outflow import Outflow
 from strandline.client.channel import Channel, Request, Unsendable
 from strandline.client.security import tls
 from strandline.client.security.authentication import Authentication
@@ -58,6 +59,8 @@ class Connection(asyncio.Protocol):
     def __init__(self, address: Address, settings: ClientSettings) -> None:
         self.address = address
         self.closed = False
+        self.outflow = Outflow()
+        """How far what was sent has gone out."""
         self._is_plain = settings.security.tls is None
         self._settings = settings
         self._served = ServedVersions(f"broker at {address}", {})
@@ -202,6 +205,7 @@ class Connection(asyncio.Protocol):
     def send_unanswered(self, key: ApiKey, request: object, *, highest: int | None = None) -> None:
         """Send a request that the broker does not answer: a produce with acks 0."""
         version = self._served.newest(key, highest)
+        self.outflow.has_unanswered = True
         asked = self._ask(api_of(key), version, request, is_answered=False)
         if asked.future.done():
             asked.future.result()
@@ -258,6 +262,14 @@ class Connection(asyncio.Protocol):
         sock = transport.get_extra_info("socket")
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
+    def pause_writing(self) -> None:
+        """See `asyncio.Protocol`."""
+        self.outflow.pause()
+
+    def resume_writing(self) -> None:
+        """See `asyncio.Protocol`."""
+        self.outflow.resume()
+
     def data_received(self, data: bytes) -> None:
         """See `asyncio.Protocol`."""
         self._received += data
@@ -296,6 +308,7 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         """See `asyncio.Protocol`."""
+        self.outflow.end()
         if isinstance(error, ssl.SSLError):
             self._fail(tls.failed(self.address, error))
             return
@@ -309,6 +322,19 @@ class Connection(asyncio.Protocol):
         )
 
     # -- Ends --------------------------------------------------------------------------------
+
+    async def finish(self) -> None:
+        """As `close`, but first let out what was sent and is not answered, for at most the time of
+        a request: it counts as delivered."""
+        try:
+            if self._transport is not None and not self.closed and self.outflow.has_unanswered:
+                self.closed = True  # nothing new comes behind it
+                async with asyncio.timeout(self._settings.request_timeout_ms / 1000):
+                    await self.outflow.finish(self._transport)
+        except TimeoutError:
+            return  # the broker does not take it
+        finally:
+            self.close()
 
     def close(self) -> None:
         """Close the socket; what waits fails."""

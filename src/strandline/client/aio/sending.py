@@ -268,6 +268,10 @@ class AsyncSender:
 
     def _send_to(self, connection: Connection, batches: list[Batch]) -> None:
         while batches and connection.in_flight < REQUESTS_IN_FLIGHT_MAX:
+            if self._settings.acks == 0 and connection.outflow.is_paused:
+                # What asyncio keeps for a broker that takes nothing is not delivered.
+                connection.outflow.call_when_free(self._work.set)
+                return
             if self._queues.needs_identity:
                 self._work.set()  # it was given up meanwhile: ask for another one first
                 return
@@ -301,6 +305,7 @@ class AsyncSender:
         if self._settings.acks == 0:
             connection.send_unanswered(ApiKey.PRODUCE, request, highest=highest)
             self._queues.sent(batches, ids)
+            self._work.set()  # no answer will say that the next batches may go
             return
         # The broker may use up the append timeout before it answers at all.
         patience_ms = max(self._cluster.settings.request_timeout_ms, timeout_ms + 5000)
