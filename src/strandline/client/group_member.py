@@ -37,7 +37,7 @@ from strandline.client.group_heartbeat import Heartbeat
 from strandline.client.group_join import GroupJoin, Synced
 from strandline.client.group_leader import GroupLeader
 from strandline.client.group_observer import MemberObserver
-from strandline.client.group_offsets import CommitResult, GroupOffsets
+from strandline.client.group_offsets import CommitResult, GroupOffsets, PendingCommit
 from strandline.client.group_requests import NO_MEMBER, Committed, Membership, leave_request
 from strandline.client.group_settings import GroupSettings
 from strandline.client.group_subscription import GroupSubscription
@@ -153,14 +153,14 @@ class GroupMember:
         deadline_ms: int | None = None,
         *,
         is_last: bool = False,
-    ) -> None:
+    ) -> PendingCommit:
         """Commit offsets; `then` hears once what became of it. Until a deadline it is tried again
         after what may pass; without one it is tried once. With `is_last` the partitions are to be
         given up: that does not wait for topics that are gone. What is committed before `revoked` is
         called reaches the coordinator before the member joins again."""
         self._set_time(now_ms)
         self._maybe_leave_for_silence()
-        self._offsets.commit(offsets, then, deadline_ms, is_last=is_last)
+        return self._offsets.commit(offsets, then, deadline_ms, is_last=is_last)
 
     def revoked(self, now_ms: int) -> None:
         """The driver has done what `PartitionsRevoked` asks for."""
@@ -364,6 +364,7 @@ class GroupMember:
         self._join.cancel()
         self._leader.resign()
         self.become(NO_MEMBER, NO_GENERATION)
+        self._offsets.fail_commits()
         if self.phase is not Phase.REVOKING:
             self.phase = Phase.OUT
 

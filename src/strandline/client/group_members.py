@@ -13,7 +13,7 @@ from strandline.client.coordinator_client import Ask, Outcome
 from strandline.client.group_events import GroupEvent, PartitionsRevoked
 from strandline.client.group_member import GroupMember
 from strandline.client.group_observer import MemberObserver
-from strandline.client.group_offsets import CommitResult
+from strandline.client.group_offsets import CommitResult, PendingCommit
 from strandline.client.group_requests import Committed, Membership
 from strandline.client.group_settings import CONSUMER, GroupSettings
 from strandline.client.router import Router
@@ -57,7 +57,7 @@ class Member(Protocol):
         deadline_ms: int | None = None,
         *,
         is_last: bool = False,
-    ) -> None: ...
+    ) -> PendingCommit: ...
 
     def revoked(self, now_ms: int) -> None: ...
 

@@ -86,15 +86,25 @@ class OffsetsOwner(Protocol):
 
 
 @dataclass(eq=False, slots=True)
-class _Commit:
+class PendingCommit:
+    """A commit without an outcome yet."""
+
     offsets: Mapping[TopicPartition, Committed]
+    """What is still to be stored of it: later commits may have stored something newer."""
     then: Callable[[CommitResult], None]
     deadline_ms: int | None
     """Until when it is tried again; None: once."""
     is_last: bool
     """Whether its partitions go in any case: it does not wait for a topic that may come."""
     backoff: ExponentialBackoff
+    number: int
+    """They count up: what comes later is newer."""
     retry_at_ms: int = 0
+    is_withdrawn: bool = False
+
+    def withdraw(self) -> None:
+        """Do not send it again: its outcome is not waited for any more."""
+        self.is_withdrawn = True
 
 
 class GroupOffsets:
@@ -118,15 +128,18 @@ class GroupOffsets:
         self._asked: dict[TopicPartition, None] = {}
         """What is being asked for. Partitions that are given up meanwhile leave it."""
         self._is_asking = False
-        self._commits: list[_Commit] = []
-        """Those that wait for a coordinator, or for their next attempt."""
+        self._pending: dict[PendingCommit, None] = {}
+        """All commits without an outcome, the oldest first."""
+        self._commits: list[PendingCommit] = []
+        """Those of them that wait for a coordinator, or for their next attempt."""
+        self._count = 0
 
     @property
     def wake_ms(self) -> int | None:
         """When `step` has something to do; None if not by time."""
         times = [each.deadline_ms for each in self._commits if each.deadline_ms is not None]
         if self._coordinator.broker is not None:
-            times += [each.retry_at_ms for each in self._commits]
+            times += [each.retry_at_ms for each in self._commits if not self._is_held(each)]
             if self._wanted and not self._is_asking:
                 times.append(self._retry_at_ms)
         return min(times, default=None)
@@ -137,7 +150,11 @@ class GroupOffsets:
         is_known = self._coordinator.broker is not None
         waiting, self._commits = self._commits, []
         for each in waiting:
-            if is_known and each.retry_at_ms <= now_ms:
+            if each.is_withdrawn:
+                self._end_commit(each, ErrorCode.REQUEST_TIMED_OUT)
+            elif not each.offsets:
+                self._end_commit(each, ErrorCode.NONE)
+            elif is_known and each.retry_at_ms <= now_ms and not self._is_held(each):
                 self._send_commit(each)
             elif each.deadline_ms is not None and each.deadline_ms <= now_ms:
                 self._end_commit(each, ErrorCode.REQUEST_TIMED_OUT)
@@ -215,40 +232,55 @@ class GroupOffsets:
         deadline_ms: int | None,
         *,
         is_last: bool = False,
-    ) -> None:
-        """Commit; `then` hears once what became of it: at once if there is nothing to be asked."""
+    ) -> PendingCommit:
+        """Commit; `then` hears once what became of it: at once if there is nothing to be asked.
+
+        Of several commits of a partition the last one counts. One that is to be tried again waits
+        for those that were made after it, and leaves out what they have stored.
+        """
         generation = self._owner.membership.generation
-        if not offsets:
-            then(CommitResult(offsets, generation, ErrorCode.NONE))
-            return
-        if generation == NO_GENERATION:
-            then(CommitResult(offsets, generation, ErrorCode.UNKNOWN_MEMBER_ID))
-            return
         backoff = self._settings.backoff(self._random)
-        commit = _Commit(offsets, then, deadline_ms, is_last, backoff)
-        if self._coordinator.broker is not None:
+        self._count += 1
+        commit = PendingCommit(offsets, then, deadline_ms, is_last, backoff, self._count)
+        self._pending[commit] = None
+        if not offsets:
+            self._end_commit(commit, ErrorCode.NONE, generation)
+        elif generation == NO_GENERATION:
+            self._end_commit(commit, ErrorCode.UNKNOWN_MEMBER_ID, generation)
+        elif self._coordinator.broker is not None:
             self._send_commit(commit)
         elif deadline_ms is not None:
             self._commits.append(commit)
         else:
             self._end_commit(commit, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return commit
 
-    def _send_commit(self, commit: _Commit) -> None:
+    def _is_held(self, commit: PendingCommit) -> bool:
+        """Whether a later commit of the same partitions has no outcome yet."""
+        return any(
+            each.number > commit.number and not commit.offsets.keys().isdisjoint(each.offsets)
+            for each in self._pending
+        )
+
+    def _send_commit(self, commit: PendingCommit) -> None:
         who = self._owner.membership
         if who.generation == NO_GENERATION:
             # As a commit of no member it could be taken, were the group empty by now.
             self._end_commit(commit, ErrorCode.UNKNOWN_MEMBER_ID)
             return
-        ids, highest = self._ids(commit.offsets)
+        offsets = commit.offsets
+        ids, highest = self._ids(offsets)
         self._coordinator.ask(
             ApiKey.OFFSET_COMMIT,
-            lambda version: commit_request(who, commit.offsets, ids, version),
+            lambda version: commit_request(who, offsets, ids, version),
             partial(self._committed, commit, who.generation),
             highest=highest,
             code_of=_first_refusal,
         )
 
-    def _committed(self, commit: _Commit, generation: int, code: ErrorCode, answer: Any) -> None:
+    def _committed(
+        self, commit: PendingCommit, generation: int, code: ErrorCode, answer: Any
+    ) -> None:
         del answer
         if code is ErrorCode.REQUEST_TIMED_OUT:
             self._coordinator.lost()
@@ -258,7 +290,11 @@ class GroupOffsets:
             self._owner.commit_refused(code, generation)
         now_ms = self._coordinator.now_ms
         may_retry = code in _COMMIT_RETRIABLE and not (commit.is_last and code in _NEWER_METADATA)
-        if may_retry and commit.deadline_ms is not None:
+        if may_retry and self._owner.membership.generation == NO_GENERATION:
+            # It is out meanwhile, and its driver may have nothing more to do for it.
+            self._end_commit(commit, ErrorCode.UNKNOWN_MEMBER_ID, generation)
+            return
+        if may_retry and commit.deadline_ms is not None and not commit.is_withdrawn:
             retry_at_ms = now_ms + commit.backoff.next_ms()
             if retry_at_ms < commit.deadline_ms:
                 commit.retry_at_ms = retry_at_ms
@@ -268,13 +304,24 @@ class GroupOffsets:
         if code is ErrorCode.GROUP_AUTHORIZATION_FAILED:
             self._owner.fail(sentence(code, self._group))
 
-    def _end_commit(self, commit: _Commit, code: ErrorCode, generation: int | None = None) -> None:
+    def _end_commit(
+        self, commit: PendingCommit, code: ErrorCode, generation: int | None = None
+    ) -> None:
         if generation is None:
             generation = self._owner.membership.generation
+        del self._pending[commit]
+        if code is ErrorCode.NONE:
+            for each in self._pending:
+                if each.number < commit.number:
+                    each.offsets = {
+                        at: offset
+                        for at, offset in each.offsets.items()
+                        if at not in commit.offsets
+                    }
         commit.then(CommitResult(commit.offsets, generation, code))
 
     def fail_commits(self) -> None:
-        """The member is over: what waits will never be sent."""
+        """The member is out, or over: what waits will never be sent."""
         waiting, self._commits = self._commits, []
         for each in waiting:
             self._end_commit(each, ErrorCode.UNKNOWN_MEMBER_ID)

@@ -89,16 +89,23 @@ class GroupThread:
         *,
         is_last: bool = False,
     ) -> CommitResult:
-        """Commit and wait for the outcome; it is tried again until the time is up."""
+        """Commit and wait for the outcome; it is tried again until the time is up, or the wait is
+        interrupted: what the program commits then must not be undone by another attempt."""
         results: list[CommitResult] = []
         with self._thread.changed:
             self._thread.raise_failure()
             now_ms = self._thread.now_ms
             until_ms = now_ms + timeout_ms
-            self._member.commit(offsets, results.append, now_ms, until_ms, is_last=is_last)
+            pending = self._member.commit(
+                offsets, results.append, now_ms, until_ms, is_last=is_last
+            )
         self._thread.wake()
         with self._thread.changed:
-            self._thread.wait_for(lambda: results)
+            try:
+                self._thread.wait_for(lambda: results)
+            except BaseException:
+                pending.withdraw()
+                raise
         return results[0]
 
     def commit_soon(self, offsets: Mapping[TopicPartition, Committed]) -> None:

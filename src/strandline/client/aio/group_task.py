@@ -92,7 +92,8 @@ class GroupTask:
         *,
         is_last: bool = False,
     ) -> CommitResult:
-        """Commit and wait for the outcome; it is tried again until the time is up."""
+        """Commit and wait for the outcome; it is tried again until the time is up, or the wait is
+        cancelled: what the program commits then must not be undone by another attempt."""
         result: asyncio.Future[CommitResult] = asyncio.get_running_loop().create_future()
 
         def told(outcome: CommitResult) -> None:
@@ -100,10 +101,15 @@ class GroupTask:
                 result.set_result(outcome)
 
         self._task.raise_failure()
-        self._member.commit(offsets, told, now_ms(), now_ms() + timeout_ms, is_last=is_last)
+        until_ms = now_ms() + timeout_ms
+        pending = self._member.commit(offsets, told, now_ms(), until_ms, is_last=is_last)
         self._task.wake()
         ends: set[asyncio.Future[Any]] = {result, self._task.task}
-        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        try:
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            pending.withdraw()
+            raise
         if not result.done():
             self._task.raise_failure()
         return result.result()

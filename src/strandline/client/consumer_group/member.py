@@ -44,7 +44,7 @@ from strandline.client.group_events import (
     PartitionsRevoked,
 )
 from strandline.client.group_observer import MemberObserver
-from strandline.client.group_offsets import CommitResult, GroupOffsets
+from strandline.client.group_offsets import CommitResult, GroupOffsets, PendingCommit
 from strandline.client.group_requests import Committed, Membership
 from strandline.client.group_settings import GroupSettings
 from strandline.client.router import Router
@@ -153,12 +153,12 @@ class ConsumerGroupMember:
         deadline_ms: int | None = None,
         *,
         is_last: bool = False,
-    ) -> None:
+    ) -> PendingCommit:
         """See `GroupMember.commit`. An epoch that has become stale meanwhile is tried again as
         well, with the one that the next heartbeat brings."""
         self._set_time(now_ms)
         self._maybe_leave_for_silence()
-        self._offsets.commit(offsets, then, deadline_ms, is_last=is_last)
+        return self._offsets.commit(offsets, then, deadline_ms, is_last=is_last)
 
     def revoked(self, now_ms: int) -> None:
         """The driver has done what `PartitionsRevoked` asks for."""
@@ -368,6 +368,7 @@ class ConsumerGroupMember:
         self._say_goodbye(for_good=False)
         self._is_stalled = True
         self._lose_everything()
+        self._offsets.fail_commits()
 
     def _say_goodbye(self, *, for_good: bool) -> None:
         if not self._is_known or self._coordinator.broker is None:
