@@ -41,7 +41,9 @@ class AsyncAdmin:
 
     def __init__(self, settings: Mapping[str, object]) -> None:
         connecting = connecting_of(settings)
-        self._cluster = AsyncClusterClient(connecting.bootstrap, connecting.client)
+        self._cluster = AsyncClusterClient(
+            connecting.bootstrap, connecting.client, what="admin client"
+        )
 
     async def _run(self, operation: Callable[[AdminOperations], T]) -> T:
         return await self._cluster.run(lambda cluster: operation(AdminOperations(cluster)))

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from strandline.client.aio.connection import Connection, now_ms
 from strandline.client.aio.operations import Again, Needed, Operations
+from strandline.client.api.refusals import closed
 from strandline.client.backoff import ExponentialBackoff
 from strandline.client.cluster import ClusterClient, broker_of, led_partition, topic_refusal
 from strandline.client.metadata import (
@@ -60,8 +61,10 @@ class AsyncClusterClient:
         settings: ClientSettings,
         *,
         router: Router | None = None,
+        what: str = "client",
     ) -> None:
-        """Connects to nothing yet. See `ClusterClient` for `router`."""
+        """Connects to nothing yet. See `ClusterClient` for `router`. `what` it is called when it is
+        closed."""
         self.settings = settings
         self.random: Random = SystemRandom()
         self.bootstrap = tuple(bootstrap)
@@ -69,9 +72,25 @@ class AsyncClusterClient:
         """What is known; for those parts of the client that use it themselves."""
         self._connections: dict[Address, Connection] = {}
         self._opening: dict[Address, asyncio.Task[Connection]] = {}
+        self._what = what
+        self._closed = asyncio.Event()
+
+    def check_open(self) -> None:
+        """Raise `ProtocolError` for a client that is closed: no retry mends that."""
+        if self._closed.is_set():
+            raise closed(self._what)
+
+    async def pause(self, duration_ms: int) -> None:
+        """Wait so long, or until the client is closed."""
+        try:
+            async with asyncio.timeout(duration_ms / 1000):
+                await self._closed.wait()
+        except TimeoutError:
+            return
 
     async def close(self) -> None:
-        """Close all connections. What is not answered (acks 0) goes out before."""
+        """Close all connections for good. What is not answered (acks 0) goes out before."""
+        self._closed.set()
         opening = list(self._opening.values())
         for task in opening:
             task.cancel()
@@ -162,6 +181,7 @@ class AsyncClusterClient:
 
     async def connection_to(self, broker: BrokerId) -> Connection:
         """The connection to a broker, opened when first needed."""
+        self.check_open()
         if broker not in self.view.brokers:
             await self.refresh()
         return await self._connect(broker_of(self.view, broker).address)
@@ -174,6 +194,7 @@ class AsyncClusterClient:
 
     async def any_connection(self) -> Connection:
         """A connection to the first broker that can be reached, an open one if there is one."""
+        self.check_open()
         for connection in self._connections.values():
             if not connection.closed:
                 return connection
@@ -185,6 +206,7 @@ class AsyncClusterClient:
             except AuthenticationFailed:
                 raise  # the other brokers would say the same
             except ProtocolError as error:
+                self.check_open()
                 failures.append(error.message)
         if len(failures) == 1:
             raise ProtocolError(ErrorCode.BROKER_NOT_AVAILABLE, failures[0])
@@ -206,6 +228,7 @@ class AsyncClusterClient:
         return await self.connection_to(known)
 
     async def _connect(self, address: Address) -> Connection:
+        self.check_open()
         connection = self._connections.get(address)
         if connection is not None and not connection.closed:
             return connection
@@ -213,8 +236,14 @@ class AsyncClusterClient:
         if task is None:
             task = self._opening[address] = asyncio.create_task(self._open(address))
             task.add_done_callback(_seen)
-        # Others may wait for it too: one that is cancelled does not end it.
-        return await asyncio.shield(task)
+        try:
+            # Others may wait for it too: one that is cancelled does not end it.
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            waiting = asyncio.current_task()
+            if waiting is None or not waiting.cancelling():
+                self.check_open()  # the attempt was cancelled, not what waits for it
+            raise
 
     async def _open(self, address: Address) -> Connection:
         try:

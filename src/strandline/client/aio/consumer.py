@@ -59,7 +59,7 @@ class AsyncConsumer:
     def __init__(self, settings: Mapping[str, object]) -> None:
         reading = reading_of(settings)
         connecting = reading.connecting
-        self._cluster = AsyncClusterClient(connecting.bootstrap, connecting.client)
+        self._cluster = AsyncClusterClient(connecting.bootstrap, connecting.client, what="consumer")
         self._group = reading.group
         self._reset = STARTS[reading.reset]
         self._isolation = reading.fetch.isolation

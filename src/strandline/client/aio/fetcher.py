@@ -137,6 +137,7 @@ class AsyncFetcher:
         deadline_ms = now_ms() + timeout_ms
         backoff = self._cluster.backoff(timeout_ms)
         while True:
+            self._cluster.check_open()  # another task may have closed it
             left_ms = max(0, deadline_ms - now_ms())
             try:
                 await self._find_starts()
@@ -279,7 +280,7 @@ class AsyncFetcher:
     async def _arrived(self, timeout_ms: int) -> list[_InFlight]:
         """Take the requests that are answered; waits for the first one."""
         if not self._in_flight:
-            await asyncio.sleep(timeout_ms / 1000)
+            await self._cluster.pause(timeout_ms)
             return []
         # A broker may take a little longer than it was told to wait.
         await asyncio.wait(

@@ -15,6 +15,7 @@ from strandline.client.aio.cluster import AsyncClusterClient
 from strandline.client.aio.connection import now_ms
 from strandline.client.aio.fetcher import AsyncFetcher
 from strandline.client.aio.group_task import GroupTask
+from strandline.client.api.refusals import closed
 from strandline.client.fetching import FetchedRecords
 from strandline.client.group_events import (
     GenerationJoined,
@@ -58,6 +59,7 @@ class AsyncGroupConsumer:
         self._settings = settings
         self._listener = AsyncRebalanceListener()
         self._task: GroupTask | None = GroupTask(cluster, settings)
+        self._is_closing = False
         self._progress = GroupProgress(settings, now_ms())
 
     def subscribe(
@@ -109,6 +111,8 @@ class AsyncGroupConsumer:
 
     async def _turn(self) -> GroupTask:
         """What each call for records begins with."""
+        if self._is_closing:  # by another task, which gives up what is read
+            raise closed("consumer")
         task = self._member()
         task.polled()
         await self._handle_events(task)
@@ -130,6 +134,7 @@ class AsyncGroupConsumer:
         task = self._task
         if task is None:
             return
+        self._is_closing = True
         try:
             owned = tuple(self._fetcher.partitions)
             if owned:

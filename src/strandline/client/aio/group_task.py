@@ -16,6 +16,7 @@ from typing import Any, Final
 from strandline.client.aio.cluster import AsyncClusterClient
 from strandline.client.aio.connection import now_ms
 from strandline.client.aio.core_task import CoreTask
+from strandline.client.api.refusals import closed
 from strandline.client.group_events import GroupEvent
 from strandline.client.group_members import as_it_is_now, make_member
 from strandline.client.group_offsets import CommitResult
@@ -112,6 +113,7 @@ class GroupTask:
             raise
         if not result.done():
             self._task.raise_failure()
+            raise closed("consumer")
         return result.result()
 
     def commit_soon(self, offsets: Mapping[TopicPartition, Committed]) -> None:

@@ -44,7 +44,7 @@ class AsyncProducer:
 
     def __init__(self, settings: Mapping[str, object]) -> None:
         connecting, self._settings = producing_of(settings)
-        self._cluster = AsyncClusterClient(connecting.bootstrap, connecting.client)
+        self._cluster = AsyncClusterClient(connecting.bootstrap, connecting.client, what="producer")
         self._sender = AsyncSender(self._cluster, self._settings)
         self._outcomes = self._sender.outcomes
         self._use = Use("producer")
@@ -90,6 +90,7 @@ class AsyncProducer:
             may_create = self._settings.may_create_topics
             found = await self._cluster.topic(topic, may_create=may_create)
         await self._make_room(size + HEADER_BYTES)
+        self._use.check_open()  # another task may have closed it meanwhile
         target = self._sender.accumulator.choose(found, record.key, partition, size)
         self._sender.accumulator.close_unless_fits(target, size)
         delivery = self._sender.accumulator.append(target, record, size, now_ms)
@@ -113,7 +114,8 @@ class AsyncProducer:
         return await self.outcome(delivery)
 
     async def outcome(self, delivery: Delivery) -> Offset:
-        """Wait for a record's outcome: its offset. Raises the `ProtocolError` that it met."""
+        """Wait for a record's outcome: its offset. Raises the `ProtocolError` that it met, and
+        INVALID_REQUEST if the producer is closed before there is one."""
         await self._sender.done(delivery)
         return delivery.result()
 

@@ -13,6 +13,7 @@ from typing import Final
 from strandline.client.accumulator import RecordAccumulator
 from strandline.client.aio.cluster import AsyncClusterClient
 from strandline.client.aio.connection import Connection, now_ms
+from strandline.client.api.refusals import closed
 from strandline.client.channel import RequestFailed
 from strandline.client.coordinator_client import Ask, Outcome, not_sent
 from strandline.client.delivery import Batch, Delivery, Outcomes
@@ -74,6 +75,7 @@ class AsyncSender:
         self._work = asyncio.Event()
         self._progress = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._is_stopped = False
         self._failure: InvalidSetting | None = None
         """What is wrong with a setting, a secret's file for instance: the task is to end of it."""
         self._connecting: dict[BrokerId, asyncio.Task[None]] = {}
@@ -85,7 +87,9 @@ class AsyncSender:
         return self._queues.has_work
 
     def wake(self) -> None:
-        """There is something to send, at once or after a while."""
+        """There is something to send, at once or after a while. Raises `ProtocolError` once it is
+        stopped."""
+        self._check_going()
         if self._task is None or self._task.done():  # what ended it may be over
             self._failure = None
             self._task = asyncio.create_task(self._run())
@@ -93,10 +97,13 @@ class AsyncSender:
         self._work.set()
 
     async def progress(self) -> None:
-        """Wait until a batch has its outcome. Raises what ended the task."""
+        """Wait until a batch has its outcome. Raises what ended the task, and `ProtocolError` if
+        that is stopped."""
+        self._check_going()
         if self._task is None or not self._task.done():
             self._progress.clear()
             await self._progress.wait()
+        self._check_going()
         if self._task is not None and self._task.done():
             self._task.result()
 
@@ -106,15 +113,24 @@ class AsyncSender:
         error = None if task.cancelled() else task.exception()
         if error is None:
             return
+        self._fail_waiting(error)
+
+    def _fail_waiting(self, error: BaseException) -> None:
         waiting, self._waiting = self._waiting, {}
         for future in waiting.values():
             if not future.done():
                 future.set_exception(error)
                 future.exception()  # what waited may be gone
 
+    def _check_going(self) -> None:
+        if self._is_stopped:
+            raise closed("producer")
+
     async def done(self, delivery: Delivery) -> None:
-        """Wait until a record has its outcome. Raises what ended the task."""
+        """Wait until a record has its outcome. Raises what ended the task, and `ProtocolError` if
+        that is stopped before."""
         if not delivery.is_done:
+            self._check_going()
             if self._task is not None:
                 self.wake()
             future = self._waiting.get(delivery)
@@ -124,16 +140,16 @@ class AsyncSender:
             await asyncio.shield(future)
 
     async def stop(self) -> None:
-        """Send nothing any more."""
+        """Send nothing any more. All that wait for an outcome hear of it."""
+        self._is_stopped = True
         started = (self._task, *self._connecting.values(), *self._asking)
         tasks = [each for each in started if each is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         self._task = None
-        for future in self._waiting.values():
-            future.cancel()
-        self._waiting.clear()
+        self._fail_waiting(closed("producer"))
+        self._progress.set()
 
     # -- Sending -----------------------------------------------------------------------------
 
