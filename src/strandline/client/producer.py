@@ -27,7 +27,8 @@ from strandline.client.settings import ClientSettings
 from strandline.client.transaction_errors import needed, overdue
 from strandline.client.transaction_manager import TransactionManager
 from strandline.client.transaction_settings import TRANSACTION_TIMEOUT_MS, TransactionSettings
-from strandline.client.transaction_state import Delegation
+from strandline.client.transaction_state import Delegation, State
+from strandline.errors import TransactionFailed
 from strandline.records.batch import HEADER_BYTES
 from strandline.records.codec import Codec
 from strandline.types import TopicPartition
@@ -104,7 +105,7 @@ class Producer:
     def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
         if kind is None and self._sender.transactions is None:
             self.flush()
-        self.abort_open()
+        self.end_open()
 
     @property
     def buffered_bytes(self) -> int:
@@ -224,6 +225,21 @@ class Producer:
         """Abort a transaction that nothing has ended."""
         if self.is_in_transaction:
             self.abort()
+
+    def end_open(self) -> None:
+        """As `abort_open`; but a commit or an abort that is under way, because the program was
+        interrupted in it, is brought to its end. Raises as `commit`."""
+        transactions = self._sender.transactions
+        if transactions is not None and transactions.state is State.COMMITTING:
+            try:
+                self.commit()
+            except TransactionFailed:
+                self.abort()
+                raise
+        elif transactions is not None and transactions.state is State.ABORTING:
+            self.abort()
+        else:
+            self.abort_open()
 
     @property
     def _transactions(self) -> TransactionManager:

@@ -19,7 +19,8 @@ from strandline.client.outgoing_records import Headers, Part, checked_size, outg
 from strandline.client.transaction_errors import needed, overdue
 from strandline.client.transaction_manager import TransactionManager
 from strandline.client.transaction_requests import offsets_of_group
-from strandline.errors import ProducerFailed, ProtocolError
+from strandline.client.transaction_state import State
+from strandline.errors import ProducerFailed, ProtocolError, TransactionFailed
 from strandline.records.batch import HEADER_BYTES
 from strandline.types import Offset, TopicPartition
 
@@ -57,7 +58,7 @@ class AsyncProducer:
             return
         try:
             if self._sender.transactions is not None:
-                await self._abort_open()
+                await self._end_open()
             elif kind is None:
                 (await self.flush()).raise_failure()
         finally:
@@ -180,14 +181,31 @@ class AsyncProducer:
             raise  # nothing that it can do has an effect
         except BaseException as error:
             try:
-                await self._abort_open()
+                if isinstance(error, ProtocolError):
+                    await self._abort_open()  # a commit that takes long can be called again
+                else:
+                    await self._end_open()
             except ProtocolError as failure:
-                error.add_note(f"The transaction could not be aborted: {failure.message}")
+                error.add_note(f"The transaction could not be ended: {failure.message}")
             raise
 
     async def _abort_open(self) -> None:
         if self._transactions.is_open:
             await self.abort()
+
+    async def _end_open(self) -> None:
+        """See `client.producer.Producer.end_open`."""
+        state = self._transactions.state
+        if state is State.COMMITTING:
+            try:
+                await self.commit()
+            except TransactionFailed:
+                await self.abort()
+                raise
+        elif state is State.ABORTING:
+            await self.abort()
+        else:
+            await self._abort_open()
 
     @property
     def _transactions(self) -> TransactionManager:
@@ -216,7 +234,8 @@ class AsyncProducer:
         return self._outcomes.held_bytes
 
     async def close(self) -> None:
-        """Send what is left, or abort an open transaction, and close all connections.
+        """Send what is left, or end an open transaction as `Producer.close`, and close all
+        connections.
 
         Raises `ProtocolError` as `async with`.
         """

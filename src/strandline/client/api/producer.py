@@ -42,7 +42,8 @@ class Producer:
                 producer.send("invoices", b"one more")
                 producer.send("ledger", b"its entry")
 
-    A transaction that is open when the producer is closed is aborted.
+    A transaction that is open when the producer is closed is aborted; but a commit that was
+    interrupted, or whose time was up, is brought to its end.
 
     Connects to nothing yet. Raises `InvalidSetting` for an unknown setting or value.
     """
@@ -62,7 +63,7 @@ class Producer:
             return
         try:
             if self._is_transactional:
-                self._producer.abort_open()
+                self._producer.end_open()
             elif kind is None:
                 self.flush().raise_failure()
         finally:
@@ -166,7 +167,8 @@ class Producer:
         """A transaction around a `with` block: committed at its end, aborted for an exception.
 
         `TransactionFailed` is raised after the abort: the block can be run again at once. A block
-        may also call `commit` or `abort` itself, as its last step.
+        may also call `commit` or `abort` itself, as its last step. If the program is interrupted
+        while it commits, the commit is brought to its end first.
         """
         self.begin()
         try:
@@ -177,9 +179,12 @@ class Producer:
             raise  # nothing that it can do has an effect
         except BaseException as error:
             try:
-                self._producer.abort_open()
+                if isinstance(error, ProtocolError):
+                    self._producer.abort_open()  # a commit that takes long can be called again
+                else:
+                    self._producer.end_open()
             except ProtocolError as failure:
-                error.add_note(f"The transaction could not be aborted: {failure.message}")
+                error.add_note(f"The transaction could not be ended: {failure.message}")
             raise
 
     # -- What is known -----------------------------------------------------------------------
@@ -196,6 +201,7 @@ class Producer:
     def close(self) -> None:
         """Send what is left and close all connections. Raises `ProtocolError` as `with` does.
 
-        With `transactional.id`: abort what was not committed, and close all connections.
+        With `transactional.id`: bring a commit that is under way to its end, abort what was not
+        committed, and close all connections. Raises what `commit` does.
         """
         self.__exit__(None)
