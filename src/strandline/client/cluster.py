@@ -105,10 +105,13 @@ class ClusterClient:
         self.router.learn(response, self.clock.monotonic_ms(), is_of_all=names is None)
         return self.view
 
-    def topic(self, name: str, *, may_create: bool = False) -> TopicInfo:
-        """A topic, from the cache while that is fresh. Raises `ProtocolError` if there is none."""
-        known = self.router.topic(name)
-        if known is not None and self.router.is_fresh(name, self.clock.monotonic_ms()):
+    def topic(
+        self, name: str, *, may_create: bool = False, partition: int | None = None
+    ) -> TopicInfo:
+        """A topic, from the cache while that is fresh and has the partition, if one is named.
+        Raises `ProtocolError` if there is no such topic."""
+        known = self.router.usable_topic(name, self.clock.monotonic_ms(), partition)
+        if known is not None:
             return known
         backoff = self.backoff(self.settings.topic_wait_ms if may_create else 0)
         while True:
@@ -122,7 +125,8 @@ class ClusterClient:
 
     def partition(self, partition: TopicPartition) -> PartitionInfo:
         """A partition that has a leader; raises `ProtocolError` (LEADER_NOT_AVAILABLE) if not."""
-        topic = self.topic(partition.topic)  # this may be what brings the view
+        # This may be what brings the view.
+        topic = self.topic(partition.topic, partition=partition.partition)
         return led_partition(self.view, topic, partition)
 
     def expect(self, partitions: Iterable[TopicPartition]) -> None:

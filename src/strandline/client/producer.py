@@ -136,7 +136,9 @@ class Producer:
         size = checked_size(record, self._settings.buffer_bytes_max)
         found = self._cluster.router.suitable_topic(topic, partition)
         if found is None:
-            found = self._cluster.topic(topic, may_create=self._settings.may_create_topics)
+            found = self._cluster.topic(
+                topic, may_create=self._settings.may_create_topics, partition=partition
+            )
         accumulator = self._accumulator
         target = accumulator.choose(found, record.key, partition, size)
         accumulator.close_unless_fits(target, size)

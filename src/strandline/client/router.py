@@ -110,6 +110,19 @@ class Router:
             refreshed_ms is not None and now_ms - refreshed_ms < self._settings.metadata_age_max_ms
         )
 
+    def usable_topic(
+        self, name: str, now_ms: int, partition: int | None = None
+    ) -> TopicInfo | None:
+        """A topic that need not be asked for. If it is known to lack the partition it has to be:
+        partitions are added, and not taken away. What was told just now is not asked again."""
+        known = self.topic(name)
+        if known is None or not self.is_fresh(name, now_ms):
+            return None
+        if partition is None or partition in known.partitions:
+            return known
+        is_new = now_ms - self._refreshed_ms[name] < self._settings.retry_backoff_ms
+        return known if is_new else None
+
     def stale_at_ms(self, topics: Iterable[str]) -> int:
         """When the first of these topics, of which all are known, must be asked for again."""
         known = (self._refreshed_ms[name] for name in topics)

@@ -120,14 +120,15 @@ class AsyncClusterClient:
         self.router.learn(response, now_ms(), is_of_all=names is None)
         return self.view
 
-    def known_topic(self, name: str) -> TopicInfo | None:
-        """A topic, if what is known of it is fresh."""
-        known = self.router.topic(name)
-        return known if known is not None and self.router.is_fresh(name, now_ms()) else None
+    def known_topic(self, name: str, partition: int | None = None) -> TopicInfo | None:
+        """A topic, if what is known of it is fresh, and has the partition, if one is named."""
+        return self.router.usable_topic(name, now_ms(), partition)
 
-    async def topic(self, name: str, *, may_create: bool = False) -> TopicInfo:
-        """A topic, from the cache while that is fresh. Raises `ProtocolError` if there is none."""
-        known = self.known_topic(name)
+    async def topic(
+        self, name: str, *, may_create: bool = False, partition: int | None = None
+    ) -> TopicInfo:
+        """See `ClusterClient.topic`."""
+        known = self.known_topic(name, partition)
         if known is not None:
             return known
         wait_ms = self.settings.topic_wait_ms if may_create else 0
@@ -143,7 +144,8 @@ class AsyncClusterClient:
 
     async def partition(self, partition: TopicPartition) -> PartitionInfo:
         """A partition that has a leader; raises `ProtocolError` (LEADER_NOT_AVAILABLE) if not."""
-        topic = await self.topic(partition.topic)  # this may be what brings the view
+        # This may be what brings the view.
+        topic = await self.topic(partition.topic, partition=partition.partition)
         return led_partition(self.view, topic, partition)
 
     async def expect(self, partitions: Iterable[TopicPartition]) -> None:

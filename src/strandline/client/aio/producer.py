@@ -89,7 +89,7 @@ class AsyncProducer:
         found = self._cluster.router.suitable_topic(topic, partition)
         if found is None:
             may_create = self._settings.may_create_topics
-            found = await self._cluster.topic(topic, may_create=may_create)
+            found = await self._cluster.topic(topic, may_create=may_create, partition=partition)
         await self._make_room(size + HEADER_BYTES)
         self._use.check_open()  # another task may have closed it meanwhile
         target = self._sender.accumulator.choose(found, record.key, partition, size)
