@@ -114,8 +114,9 @@ def test_a_group_goes_on_where_it_was(broker: BrokerThread, name: str) -> None:
 def test_without_a_place_to_begin_none_is_guessed(broker: BrokerThread, name: str) -> None:
     write(broker, name, 1)
     with strandline.Consumer(settings(broker, auto_offset_reset="none")) as consumer:
+        consumer.assign([TopicPartition(name, 0)])
         with pytest.raises(ProtocolError, match="no committed offset"):
-            consumer.assign([TopicPartition(name, 0)])
+            consumer.poll()
         with pytest.raises(InvalidSetting, match=r"group\.id is missing"):
             consumer.commit()
 

@@ -16,9 +16,11 @@ partition without a leader, or whose broker cannot be reached, is put off, and s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
+from typing import TypeAlias
 
+from strandline.client.beginnings import Beginnings
 from strandline.client.cluster import ClusterClient
 from strandline.client.fetch_positions import CHECKS_SINCE, FetchPositions, Taken
 from strandline.client.fetches_in_flight import FetchesInFlight, FetchInFlight
@@ -29,9 +31,10 @@ from strandline.client.fetching import (
     highest_version,
 )
 from strandline.client.metadata import PartitionInfo
-from strandline.client.offsets import LATEST, list_offsets, list_offsets_now
+from strandline.client.offsets import LATEST, list_offsets
+from strandline.client.resolving import resolve, resolve_now
 from strandline.client.retry import Absences
-from strandline.client.start import Start, resolve_starts
+from strandline.client.start import Start
 from strandline.client.unread_records import UnreadRecords
 from strandline.errors import ErrorCode, MalformedFrame, ProtocolError
 from strandline.protocol.apis import ApiKey
@@ -39,6 +42,9 @@ from strandline.protocol.messages.fetch import FetchResponse
 from strandline.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochResponse
 from strandline.records.record import Record
 from strandline.types import BrokerId, Offset, TopicPartition
+
+FindCommitted: TypeAlias = Callable[[Collection[TopicPartition]], Mapping[TopicPartition, Offset]]
+"""What a group has stored of partitions; may raise `ProtocolError`."""
 
 _MAX_WAIT_MS_MAX = 5000
 
@@ -53,9 +59,11 @@ class Consumer:
         *,
         reset: Start | None = None,
         outlives_topics: bool = False,
+        find_committed: FindCommitted | None = None,
     ) -> None:
         """`reset` is where to go on when a position is no longer in the log; None raises. With
-        `outlives_topics` partitions of topics that are gone are skipped, until they are dropped."""
+        `outlives_topics` partitions of topics that are gone are skipped, until they are dropped.
+        `find_committed` is asked where to begin in partitions of which nothing says that."""
         self._cluster = cluster
         self._settings = settings = settings or FetchSettings()
         self.trouble: ProtocolError | None = None
@@ -65,8 +73,8 @@ class Consumer:
         self._unread = UnreadRecords(self._positions)
         self._in_flight = FetchesInFlight(cluster.clock.monotonic_ms)
         self._absences = Absences(cluster.settings, cluster.random, outlives_topics=outlives_topics)
-        self._starts: dict[TopicPartition, Start] = {}
-        """Where to begin in partitions of which no broker has told yet what offset that is."""
+        self._find_committed = find_committed
+        self._beginnings = Beginnings()
 
     # -- Positions ---------------------------------------------------------------------------
 
@@ -78,7 +86,12 @@ class Consumer:
     @property
     def partitions(self) -> list[TopicPartition]:
         """All assigned partitions, those without a position yet (see `add`) included."""
-        return [*self.positions, *self._starts]
+        return [*self.positions, *self._beginnings.partitions]
+
+    @property
+    def refused(self) -> Mapping[TopicPartition, ProtocolError]:
+        """The partitions of which nothing says where to begin, and why."""
+        return self._beginnings.refused
 
     def assign(self, starts: Mapping[TopicPartition, Start]) -> None:
         """Read these partitions from now on, and no others. Raises `ProtocolError`."""
@@ -86,13 +99,25 @@ class Consumer:
         self._in_flight.give_up()
         self._unread.drop(self.positions)
         self._absences.put_off.end(self.partitions)
-        self._starts = {}
+        self._beginnings = Beginnings()
         self._positions.assign(positions)
 
-    def add(self, starts: Mapping[TopicPartition, Start]) -> None:
+    def change(
+        self, starts: Mapping[TopicPartition, Start | None], kept: Collection[TopicPartition]
+    ) -> None:
+        """Read these partitions from now on, and of the present ones those that are `kept`, from
+        where they are. `poll` raises while a start is None. Raises as `assign`."""
+        positions = self.resolve({at: each for at, each in starts.items() if each is not None})
+        self._in_flight.give_up()
+        self.drop([at for at in self.partitions if at not in kept])
+        self._beginnings.put({at: None for at, each in starts.items() if each is None})
+        self._positions.add(positions)
+
+    def add(self, starts: Mapping[TopicPartition, Start | None]) -> None:
         """Read these partitions too. Where no broker tells at the moment which offset a start is,
-        that is found out later, in `poll`. Raises `ProtocolError` for what no wait can mend."""
-        self._starts.update((at, starts[at]) for at in starts if at not in self.positions)
+        that is found out later, in `poll`, which raises while one is None. Raises `ProtocolError`
+        for what no wait can mend."""
+        self._beginnings.put({at: starts[at] for at in starts if at not in self.positions})
         self._find_starts()
 
     def drop(self, partitions: Iterable[TopicPartition]) -> None:
@@ -101,61 +126,38 @@ class Consumer:
         self._unread.drop(dropped)
         self._positions.drop(dropped)
         self._absences.put_off.end(dropped)
-        for each in dropped:
-            self._starts.pop(each, None)
+        self._beginnings.drop(dropped)
 
     def seek(self, partition: TopicPartition, start: Start) -> None:
         """Go on elsewhere in an assigned partition."""
         found = self.resolve({partition: start})[partition]
         self._in_flight.give_up()
         self._unread.drop([partition])
-        self._starts.pop(partition, None)
+        self._beginnings.drop([partition])
         self._positions.seek(partition, found)
 
     def resolve(self, starts: Mapping[TopicPartition, Start]) -> dict[TopicPartition, Offset]:
         """The offsets that places stand for at the moment."""
-        self._cluster.retry_on_topics(
-            lambda: self._check_known(starts), {each.topic for each in starts}
-        )
-        return resolve_starts(starts, self._ask)
+        return resolve(self._cluster, starts, self._settings.isolation)
 
-    def resolve_now(
+    def _resolve_now(
         self, starts: Mapping[TopicPartition, Start]
     ) -> tuple[dict[TopicPartition, Offset], dict[TopicPartition, ProtocolError]]:
-        """As `resolve`, in one attempt: the offsets, and why brokers do not tell the others."""
-        refused: dict[TopicPartition, ProtocolError] = {}
-
-        def ask(wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-            found, failed = list_offsets_now(self._cluster, wanted, self._settings.isolation)
-            refused.update(failed)
-            return {each: at.offset for each, at in found.items()}
-
-        return resolve_starts(starts, ask), refused
-
-    def _check_known(self, partitions: Iterable[TopicPartition]) -> None:
-        """Raise `ProtocolError` for what does not exist: a given offset needs no leader."""
-        for each in partitions:
-            try:
-                self._cluster.partition(each)
-            except ProtocolError as error:
-                if error.code is not ErrorCode.LEADER_NOT_AVAILABLE:
-                    raise
+        return resolve_now(self._cluster, starts, self._settings.isolation)
 
     def end_offsets(self) -> dict[TopicPartition, Offset]:
         """Where the assigned partitions end at the moment for this reader."""
         partitions = self.partitions
         if not partitions:
             return {}
-        ends = self._ask(dict.fromkeys(partitions, LATEST))
-        return {each: Offset(offset) for each, offset in ends.items()}
+        ends = list_offsets(
+            self._cluster, dict.fromkeys(partitions, LATEST), self._settings.isolation
+        )
+        return {each: at.offset for each, at in ends.items()}
 
     def lag(self) -> dict[TopicPartition, int]:
         """How far each position is behind the end that the last fetch told; unknown ones absent."""
         return self._positions.lag()
-
-    def _ask(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        found = list_offsets(self._cluster, wanted, self._settings.isolation)
-        return {each: at.offset for each, at in found.items()}
 
     # -- Fetching ----------------------------------------------------------------------------
 
@@ -165,7 +167,8 @@ class Consumer:
 
         Entries may hold no records (only skipped ones); positions are behind each entry when this
         returns. Errors that a retry may mend are retried in the next call. Raises `ProtocolError`
-        for others (OFFSET_OUT_OF_RANGE without `reset`), and `CorruptRecords`.
+        for others (OFFSET_OUT_OF_RANGE without `reset`, and while there is a partition of which
+        nothing says where to begin), and `CorruptRecords`.
         """
         if self._unread:
             return self._unread.rest()
@@ -183,6 +186,7 @@ class Consumer:
     def _fetch(self, timeout_ms: int) -> list[FetchedRecords]:
         deadline_ms = self._cluster.clock.monotonic_ms() + timeout_ms
         backoff = self._cluster.backoff(timeout_ms)
+        self._check_beginnings()
         while True:
             left_ms = max(0, deadline_ms - self._cluster.clock.monotonic_ms())
             try:
@@ -237,20 +241,26 @@ class Consumer:
         self._cluster.forget(self._absences.begin(partitions, error, began_ms, now_ms))
         self.trouble = error
 
+    def _check_beginnings(self) -> None:
+        """Raise what nothing says of partitions, after another look at what the group has."""
+        lacking = self._beginnings.lacking
+        if lacking and self._find_committed is not None:
+            self._beginnings.committed(self._find_committed(lacking))
+        self._beginnings.check()
+
     def _find_starts(self) -> None:
         """Find the offsets where to begin that no broker has told yet."""
         began_ms = self._cluster.clock.monotonic_ms()
         due = {
             each: start
-            for each, start in self._starts.items()
+            for each, start in self._beginnings.starts.items()
             if self._absences.is_due(each, began_ms)
         }
         if not due:
             return
-        found, refused = self.resolve_now(due)
-        for partition, offset in found.items():
-            del self._starts[partition]
-            self._positions.seek(partition, offset)
+        found, refused = self._resolve_now(due)
+        self._beginnings.drop(found)
+        self._positions.add(found)
         self._absences.put_off.end(found)
         for partition, error in refused.items():
             self._do_without([partition], error, began_ms)
@@ -360,7 +370,7 @@ class Consumer:
         if not lost or self._reset is None:
             return
         began_ms = self._cluster.clock.monotonic_ms()
-        found, refused = self.resolve_now(dict.fromkeys(lost, self._reset))
+        found, refused = self._resolve_now(dict.fromkeys(lost, self._reset))
         for partition, offset in found.items():
             self._positions.seek(partition, offset)
         for partition, error in refused.items():

@@ -31,6 +31,7 @@ from strandline.client.group_progress import GroupProgress, not_subscribed
 from strandline.client.group_requests import Committed, Membership
 from strandline.client.group_settings import GroupSettings
 from strandline.client.group_thread import GroupThread
+from strandline.client.offsets import stored_positions
 from strandline.client.start import STARTS, Start
 from strandline.errors import ProtocolError
 from strandline.records.record import Record
@@ -72,7 +73,11 @@ class GroupConsumer:
         self._cluster = cluster
         self._settings = settings
         self._consumer = Consumer(
-            cluster, fetch, reset=STARTS[settings.auto_offset_reset], outlives_topics=True
+            cluster,
+            fetch,
+            reset=STARTS[settings.auto_offset_reset],
+            outlives_topics=True,
+            find_committed=lambda at: stored_positions(cluster, settings.group, at),
         )
         self._listener = RebalanceListener()
         self._thread: GroupThread | None = None
@@ -124,6 +129,12 @@ class GroupConsumer:
         """All partitions that the group has given, those without a position yet included: their
         leaders are away, and the group has stored no offset of theirs."""
         return self._consumer.partitions
+
+    @property
+    def refused(self) -> Mapping[TopicPartition, ProtocolError]:
+        """The partitions of which nothing says where to begin, and why: `poll` raises until the
+        program has sought in them, or the group has stored an offset."""
+        return self._consumer.refused
 
     @property
     def trouble(self) -> ProtocolError | None:

@@ -53,9 +53,8 @@ class GroupProgress:
 
     def begin(
         self, stored: Mapping[TopicPartition, Committed | None]
-    ) -> dict[TopicPartition, Start]:
-        """Where to begin in partitions that were assigned. Raises `ProtocolError`
-        (OFFSET_OUT_OF_RANGE) where nothing says that."""
+    ) -> dict[TopicPartition, Start | None]:
+        """Where to begin in partitions that were assigned; None where nothing says that."""
         known = {at: each.offset for at, each in stored.items() if each is not None}
         starts = first_starts(stored, known, STARTS[self._settings.auto_offset_reset])
         self._committed.update(known)

@@ -169,6 +169,14 @@ def committed_offsets(
     return cluster.retry_on_coordinator(group, attempt)
 
 
+def stored_positions(
+    cluster: ClusterClient, group: str, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, Offset]:
+    """Where a reader of a group goes on in these partitions; those without an offset are absent."""
+    stored = committed_offsets(cluster, group, partitions, is_stable=True)
+    return {each: at.offset for each, at in stored.items()}
+
+
 def commit_offsets(
     cluster: ClusterClient, group: str, offsets: Mapping[TopicPartition, Offset], metadata: str = ""
 ) -> None:

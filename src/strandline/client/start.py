@@ -11,7 +11,6 @@ from enum import Enum
 from typing import Final, TypeAlias
 
 from strandline.client.offsets import EARLIEST, LATEST
-from strandline.errors import ErrorCode, ProtocolError
 from strandline.types import Offset, TopicPartition
 
 AskOffsets: TypeAlias = Callable[[Mapping[TopicPartition, int]], Mapping[TopicPartition, int]]
@@ -61,21 +60,12 @@ def first_starts(
     partitions: Iterable[TopicPartition],
     committed: Mapping[TopicPartition, Offset],
     reset: Start | None,
-) -> dict[TopicPartition, Start]:
-    """Where the group has come to, or else `reset`. Raises `ProtocolError` without either."""
-    starts: dict[TopicPartition, Start] = {}
-    for partition in partitions:
-        start = reset
-        if partition in committed:
-            start = Start.at_offset(committed[partition])
-        if start is None:
-            raise ProtocolError(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"There is no committed offset of partition {partition}, and auto.offset.reset is "
-                "none.",
-            )
-        starts[partition] = start
-    return starts
+) -> dict[TopicPartition, Start | None]:
+    """Where the group has come to, or else `reset`; None without either."""
+    return {
+        each: Start.at_offset(committed[each]) if each in committed else reset
+        for each in partitions
+    }
 
 
 def resolve_starts(

@@ -28,8 +28,8 @@ from strandline.client.offsets import (
     EARLIEST,
     LATEST,
     commit_offsets,
-    committed_offsets,
     list_offsets,
+    stored_positions,
 )
 from strandline.client.start import STARTS, Start, first_starts
 from strandline.types import Offset, TopicPartition
@@ -63,7 +63,12 @@ class AsyncConsumer:
         self._group = reading.group
         self._reset = STARTS[reading.reset]
         self._isolation = reading.fetch.isolation
-        self._fetcher = AsyncFetcher(self._cluster, reading.fetch, self._reset)
+        self._fetcher = AsyncFetcher(
+            self._cluster,
+            reading.fetch,
+            self._reset,
+            None if self._group is None else self.committed,
+        )
         self._member_settings = reading.member
         self._member: AsyncGroupConsumer | None = None
         self._use = ConsumerUse()
@@ -104,7 +109,7 @@ class AsyncConsumer:
         wanted = several(topics, "Topics")
         self._use.check_open()
         needed_group(self._group)
-        if self._member is None and self._fetcher.offsets:
+        if self._member is None and self._fetcher.partitions:
             raise has_assignment()
         if self._member is None and self._member_settings is not None:
             self._member = AsyncGroupConsumer(self._cluster, self._fetcher, self._member_settings)
@@ -116,17 +121,16 @@ class AsyncConsumer:
             self._use.reads = True
 
     async def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these partitions from now on, and no others.
-
-        Each begins at the committed offset of `group.id`, or else where `auto.offset.reset` says.
-        Raises `ProtocolError`: OFFSET_OUT_OF_RANGE if that is `none`.
-        """
+        """Read these partitions from now on, and no others. See `Consumer.assign`: one that is read
+        already goes on where it is."""
         wanted = several_partitions(partitions)
         self._use.check_open()
         if self._member is not None:
             raise has_subscription()
-        committed = await self.committed(wanted) if self._group else {}
-        await self._fetcher.assign(first_starts(wanted, committed, self._reset))
+        kept = set(wanted).intersection(self._fetcher.partitions)
+        new = [each for each in wanted if each not in kept]
+        committed = await self.committed(new) if self._group and new else {}
+        await self._fetcher.change(first_starts(new, committed, self._reset), kept)
         self._use.reads = True
 
     @property
@@ -157,9 +161,9 @@ class AsyncConsumer:
         await self._fetcher.seek(dict.fromkeys(wanted, start))
 
     def position(self, partition: TopicPartition) -> int:
-        """The offset of the next record. Raises `ProtocolError` unless it is assigned, and
-        LEADER_NOT_AVAILABLE where a member is to begin but no broker has told yet."""
-        return position_in(self._fetcher.offsets, partition, self._fetcher.partitions)
+        """The offset of the next record. Raises as `Consumer.position`."""
+        reader = self._fetcher
+        return position_in(reader.offsets, partition, reader.partitions, reader.refused)
 
     # -- Records -----------------------------------------------------------------------------
 
@@ -215,10 +219,7 @@ class AsyncConsumer:
         Waits while a transaction that stores offsets of these partitions is open (KIP-447).
         """
         group, wanted = needed_group(self._group), several_partitions(partitions)
-        stored = await self._cluster.run(
-            lambda cluster: committed_offsets(cluster, group, wanted, is_stable=True)
-        )
-        return {each: at.offset for each, at in stored.items()}
+        return await self._cluster.run(lambda cluster: stored_positions(cluster, group, wanted))
 
     async def commit(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
         """Store where to go on: the positions of all assigned partitions, or `offsets`.

@@ -8,18 +8,19 @@ broker gives is put off, and stops nothing else.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Final, TypeAlias
 
 from strandline.client.aio.cluster import AsyncClusterClient
 from strandline.client.aio.connection import Connection, now_ms
-from strandline.client.consumer import Consumer as BlockingConsumer
+from strandline.client.beginnings import Beginnings
 from strandline.client.fetch_positions import CHECKS_SINCE, FetchPositions, Taken
 from strandline.client.fetch_session import FetchSession
 from strandline.client.fetching import FetchedRecords, FetchFrom, FetchSettings, highest_version
 from strandline.client.metadata import PartitionInfo
+from strandline.client.resolving import resolve, resolve_now
 from strandline.client.retry import Absences
 from strandline.client.start import Start
 from strandline.client.unread_records import UnreadRecords
@@ -29,6 +30,11 @@ from strandline.protocol.messages.fetch import FetchResponse
 from strandline.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochResponse
 from strandline.records.record import Record
 from strandline.types import BrokerId, Offset, TopicPartition
+
+FindCommitted: TypeAlias = Callable[
+    [Collection[TopicPartition]], Awaitable[Mapping[TopicPartition, Offset]]
+]
+"""What a group has stored of partitions; may raise `ProtocolError`."""
 
 _MAX_WAIT_MS_MAX: Final = 5000
 _OPENING_MS: Final = 250
@@ -48,9 +54,14 @@ class AsyncFetcher:
     """See the module."""
 
     def __init__(
-        self, cluster: AsyncClusterClient, settings: FetchSettings, reset: Start | None
+        self,
+        cluster: AsyncClusterClient,
+        settings: FetchSettings,
+        reset: Start | None,
+        find_committed: FindCommitted | None = None,
     ) -> None:
-        """`reset` is where to go on when a position is no longer in the log; None raises."""
+        """`reset` is where to go on when a position is no longer in the log; None raises.
+        `find_committed` is asked where to begin in partitions of which nothing says that."""
         self._cluster = cluster
         self._settings = settings
         self._reset = reset
@@ -58,8 +69,8 @@ class AsyncFetcher:
         self.unread = UnreadRecords(self._positions)
         self._in_flight: list[_InFlight] = []
         self._absences = Absences(cluster.settings, cluster.random, outlives_topics=False)
-        self._starts: dict[TopicPartition, Start] = {}
-        """Where to begin in partitions of which no broker has told yet what offset that is."""
+        self._find_committed = find_committed
+        self._beginnings = Beginnings()
 
     def outlive_topics(self) -> None:
         """Skip partitions of topics that are gone, until they are dropped."""
@@ -73,20 +84,26 @@ class AsyncFetcher:
     @property
     def partitions(self) -> list[TopicPartition]:
         """All assigned partitions, those without a position yet (see `add`) included."""
-        return [*self.offsets, *self._starts]
+        return [*self.offsets, *self._beginnings.partitions]
 
-    async def assign(self, starts: Mapping[TopicPartition, Start]) -> None:
-        """Read these partitions from now on, and no others. Raises `ProtocolError`."""
-        offsets = await self._resolve(starts)
+    @property
+    def refused(self) -> Mapping[TopicPartition, ProtocolError]:
+        """The partitions of which nothing says where to begin, and why."""
+        return self._beginnings.refused
+
+    async def change(
+        self, starts: Mapping[TopicPartition, Start | None], kept: Collection[TopicPartition]
+    ) -> None:
+        """Read other partitions, as `consumer.Consumer.change`. Raises `ProtocolError`."""
+        offsets = await self._resolve({at: each for at, each in starts.items() if each is not None})
         self._drop_in_flight()
-        self.unread.drop(self.offsets)
-        self._absences.put_off.end(self.partitions)
-        self._starts = {}
-        self._positions.assign(offsets)
+        self.drop([at for at in self.partitions if at not in kept])
+        self._beginnings.put({at: None for at, each in starts.items() if each is None})
+        self._positions.add(offsets)
 
-    async def add(self, starts: Mapping[TopicPartition, Start]) -> None:
+    async def add(self, starts: Mapping[TopicPartition, Start | None]) -> None:
         """Read these partitions too, as `consumer.Consumer.add`."""
-        self._starts.update((at, starts[at]) for at in starts if at not in self.offsets)
+        self._beginnings.put({at: starts[at] for at in starts if at not in self.offsets})
         await self._find_starts()
 
     def drop(self, partitions: Collection[TopicPartition]) -> None:
@@ -94,30 +111,28 @@ class AsyncFetcher:
         self.unread.drop(partitions)
         self._positions.drop(partitions)
         self._absences.put_off.end(partitions)
-        for each in partitions:
-            self._starts.pop(each, None)
+        self._beginnings.drop(partitions)
 
     async def seek(self, starts: Mapping[TopicPartition, Start]) -> None:
         """Go on elsewhere in assigned partitions."""
         offsets = await self._resolve(starts)
         self._drop_in_flight()
         self.unread.drop(offsets)
-        for partition, offset in offsets.items():
-            self._starts.pop(partition, None)
-            self._positions.seek(partition, offset)
+        self._beginnings.drop(offsets)
+        self._positions.add(offsets)
 
     async def _resolve(
         self, starts: Mapping[TopicPartition, Start]
     ) -> dict[TopicPartition, Offset]:
         return await self._cluster.run(
-            lambda cluster: BlockingConsumer(cluster, self._settings).resolve(starts)
+            lambda cluster: resolve(cluster, starts, self._settings.isolation)
         )
 
     async def _resolve_now(
         self, starts: Mapping[TopicPartition, Start]
     ) -> tuple[dict[TopicPartition, Offset], dict[TopicPartition, ProtocolError]]:
         return await self._cluster.run(
-            lambda cluster: BlockingConsumer(cluster, self._settings).resolve_now(starts)
+            lambda cluster: resolve_now(cluster, starts, self._settings.isolation)
         )
 
     async def poll(self, timeout_ms: int) -> list[FetchedRecords]:
@@ -136,6 +151,7 @@ class AsyncFetcher:
         """Have `unread` filled with what comes first within the time. Raises as `poll`."""
         deadline_ms = now_ms() + timeout_ms
         backoff = self._cluster.backoff(timeout_ms)
+        await self._check_beginnings()
         while True:
             self._cluster.check_open()  # another task may have closed it
             left_ms = max(0, deadline_ms - now_ms())
@@ -180,19 +196,26 @@ class AsyncFetcher:
         meanwhile. Raises an error that no wait can mend."""
         self._cluster.forget(self._absences.begin(partitions, error, began_ms, now_ms()))
 
+    async def _check_beginnings(self) -> None:
+        """Raise what nothing says of partitions, after another look at what the group has."""
+        lacking = self._beginnings.lacking
+        if lacking and self._find_committed is not None:
+            self._beginnings.committed(await self._find_committed(lacking))
+        self._beginnings.check()
+
     async def _find_starts(self) -> None:
         """Find the offsets where to begin that no broker has told yet."""
         began_ms = now_ms()
         due = {
             each: start
-            for each, start in self._starts.items()
+            for each, start in self._beginnings.starts.items()
             if self._absences.is_due(each, began_ms)
         }
         if not due:
             return
         found, refused = await self._resolve_now(due)
         for partition, offset in found.items():
-            if self._starts.pop(partition, None) is not None:
+            if self._beginnings.starts.pop(partition, None) is not None:
                 self._positions.seek(partition, offset)
         self._absences.put_off.end(found)
         for partition, error in refused.items():

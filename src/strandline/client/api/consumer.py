@@ -24,8 +24,8 @@ from strandline.client.offsets import (
     EARLIEST,
     LATEST,
     commit_offsets,
-    committed_offsets,
     list_offsets,
+    stored_positions,
 )
 from strandline.client.start import STARTS, Start, first_starts
 from strandline.errors import ErrorCode, ProtocolError
@@ -68,12 +68,15 @@ def position_in(
     positions: Mapping[TopicPartition, Offset],
     partition: TopicPartition,
     assignment: Iterable[TopicPartition],
+    refused: Mapping[TopicPartition, ProtocolError],
 ) -> Offset:
-    """The position of an assigned partition. Raises `ProtocolError` for another, and for one of
-    which no broker has told yet where to begin."""
+    """The position of an assigned partition. Raises `ProtocolError` for another, for one of which
+    no broker has told yet where to begin, and for one of which nothing says that (`refused`)."""
     found = positions.get(partition)
     if found is None:
         check_assigned(partition, assignment)
+        if partition in refused:
+            raise refused[partition]
         raise ProtocolError(
             ErrorCode.LEADER_NOT_AVAILABLE,
             f"Partition {partition} has no position yet: its leader has not told where to begin.",
@@ -106,7 +109,12 @@ class Consumer:
         self._group = reading.group
         self._reset = STARTS[reading.reset]
         self._isolation = reading.fetch.isolation
-        self._consumer = PartitionConsumer(self._cluster, reading.fetch, reset=self._reset)
+        self._consumer = PartitionConsumer(
+            self._cluster,
+            reading.fetch,
+            reset=self._reset,
+            find_committed=None if self._group is None else self.committed,
+        )
         self._fetch = reading.fetch
         self._member_settings = reading.member
         self._member: GroupConsumer | None = None
@@ -148,7 +156,7 @@ class Consumer:
         wanted = several(topics, "Topics")
         self._use.check_open()
         needed_group(self._group)
-        if self._consumer.positions:
+        if self._consumer.partitions:
             raise has_assignment()
         if self._member is None and self._member_settings is not None:
             self._member = GroupConsumer(self._cluster, self._member_settings, self._fetch)
@@ -164,15 +172,19 @@ class Consumer:
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read these partitions from now on, and no others.
 
-        Each begins at the committed offset of `group.id`, or else where `auto.offset.reset` says.
-        Raises `ProtocolError`: OFFSET_OUT_OF_RANGE if that is `none`.
+        One that is read already goes on where it is. Each other one begins at the committed offset
+        of `group.id`, or else where `auto.offset.reset` says. If that is `none` it has no position
+        until the program seeks in it, or commits an offset: `poll` raises OFFSET_OUT_OF_RANGE
+        before. Raises `ProtocolError`.
         """
         wanted = several_partitions(partitions)
         self._use.check_open()
         if self._member is not None:
             raise has_subscription()
-        committed = self.committed(wanted) if self._group else {}
-        self._consumer.assign(first_starts(wanted, committed, self._reset))
+        kept = set(wanted).intersection(self._consumer.partitions)
+        new = [each for each in wanted if each not in kept]
+        committed = self.committed(new) if self._group and new else {}
+        self._consumer.change(first_starts(new, committed, self._reset), kept)
         self._use.reads = True
 
     @property
@@ -206,9 +218,11 @@ class Consumer:
             self._reader.seek(partition, start)
 
     def position(self, partition: TopicPartition) -> int:
-        """The offset of the next record. Raises `ProtocolError` unless it is assigned, and
-        LEADER_NOT_AVAILABLE where a member is to begin but no broker has told yet."""
-        return position_in(self._reader.positions, partition, self._reader.partitions)
+        """The offset of the next record. Raises `ProtocolError` unless it is assigned,
+        LEADER_NOT_AVAILABLE where a member is to begin but no broker has told yet, and
+        OFFSET_OUT_OF_RANGE if nothing says where, as `poll`."""
+        reader = self._reader
+        return position_in(reader.positions, partition, reader.partitions, reader.refused)
 
     # -- Records -----------------------------------------------------------------------------
 
@@ -264,8 +278,7 @@ class Consumer:
         """
         group = needed_group(self._group)
         wanted = several_partitions(partitions)
-        stored = committed_offsets(self._cluster, group, wanted, is_stable=True)
-        return {each: at.offset for each, at in stored.items()}
+        return stored_positions(self._cluster, group, wanted)
 
     def commit(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
         """Store where to go on: the positions of all assigned partitions, or `offsets`.
