@@ -186,8 +186,8 @@ class Consumer:
     def _fetch(self, timeout_ms: int) -> list[FetchedRecords]:
         deadline_ms = self._cluster.clock.monotonic_ms() + timeout_ms
         backoff = self._cluster.backoff(timeout_ms)
-        self._check_beginnings()
         while True:
+            self._check_beginnings()
             left_ms = max(0, deadline_ms - self._cluster.clock.monotonic_ms())
             try:
                 self._find_starts()
@@ -230,7 +230,25 @@ class Consumer:
                 if not self._absences.is_of_one(error):
                     raise
                 self._do_without([each], error, now_ms)
+        former = self._former(idle)
+        if former:
+            self._begin_anew(former)
+            still = self._former(former)
+            idle = {at: info for at, info in idle.items() if at not in still}
         return idle
+
+    def _former(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """Those whose topics are other ones now: what was read is no place in them."""
+        topics = self._cluster.view.topics
+        positions = self._positions
+        return [at for at in partitions if positions.is_of_former(at, topics[at.topic].topic_id)]
+
+    def _begin_anew(self, former: list[TopicPartition]) -> None:
+        if self._reset is None:
+            self.drop(former)
+            self._beginnings.refuse_former(former)
+            self._beginnings.check()
+        self._find_anew(former)
 
     def _do_without(
         self, partitions: Iterable[TopicPartition], error: ProtocolError, began_ms: int
@@ -299,7 +317,8 @@ class Consumer:
             if not self._absences.is_due(partition, now_ms):
                 continue  # its leader has just failed to answer
             broker = self._positions.broker_for(partition, info, self._cluster.view.brokers, now_ms)
-            topic_id = self._cluster.topic(partition.topic).topic_id
+            told = self._cluster.topic(partition.topic).topic_id
+            topic_id = self._positions.topic_of(partition, told)
             asked = self._positions.fetch_from(partition, topic_id, info)
             wanted.setdefault(broker, {})[partition] = asked
         # A connection that must be opened may take its time: the others work meanwhile.

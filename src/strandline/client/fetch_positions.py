@@ -39,13 +39,22 @@ from strandline.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from strandline.types import NO_EPOCH, BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
+from strandline.types import (
+    NO_EPOCH,
+    NO_TOPIC_ID,
+    BrokerId,
+    LeaderEpoch,
+    Offset,
+    TopicId,
+    TopicPartition,
+)
 
 CHECKS_SINCE: Final = 3
 """Older versions of OffsetForLeaderEpoch are not for consumers."""
 _REPLICA_MS: Final = 300_000
 """For how long a recommended replica is asked before the leader is again, as Kafka's metadata."""
 _CONSUMER: Final = -1
+_TOPIC_REFUSED: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID})
 
 
 @dataclass(slots=True)
@@ -59,6 +68,10 @@ class _Standing:
     replica: BrokerId | None = None
     """Who is asked in place of the leader, until `replica_until_ms`."""
     replica_until_ms: int = 0
+    topic_id: TopicId = NO_TOPIC_ID
+    """The topic in whose log it is, once that was asked for it."""
+    is_topic_refused: bool = False
+    """Whether the broker that was asked last has no such topic."""
 
 
 @dataclass(slots=True)
@@ -142,6 +155,25 @@ class FetchPositions:
             for each, end in self.ends.items()
             if each in self.offsets
         }
+
+    # -- Topics ------------------------------------------------------------------------------
+
+    def topic_of(self, partition: TopicPartition, told: TopicId) -> TopicId:
+        """The topic to ask for: the one in which the position is, or else what metadata tell."""
+        standing = self._standing[partition]
+        if standing.topic_id == NO_TOPIC_ID:
+            standing.topic_id = told
+        return standing.topic_id
+
+    def is_of_former(self, partition: TopicPartition, told: TopicId) -> bool:
+        """Whether the topic was deleted and made anew since the position was found: a broker does
+        not have it any more, and metadata tell of another one. Either may be behind by itself."""
+        standing = self._standing.get(partition)
+        return (
+            standing is not None
+            and standing.is_topic_refused
+            and told not in (NO_TOPIC_ID, standing.topic_id)
+        )
 
     # -- Doubts ------------------------------------------------------------------------------
 
@@ -307,6 +339,9 @@ class FetchPositions:
         partition = wanted.partition
         standing = self._standing[partition]
         what = f"partition {partition}"
+        standing.is_topic_refused = (
+            data.error_code in _TOPIC_REFUSED and wanted.topic_id == standing.topic_id
+        )
         if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             if standing.replica == broker:
                 standing.replica = None  # it may only be behind: the leader knows

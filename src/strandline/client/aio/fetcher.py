@@ -151,8 +151,8 @@ class AsyncFetcher:
         """Have `unread` filled with what comes first within the time. Raises as `poll`."""
         deadline_ms = now_ms() + timeout_ms
         backoff = self._cluster.backoff(timeout_ms)
-        await self._check_beginnings()
         while True:
+            await self._check_beginnings()
             self._cluster.check_open()  # another task may have closed it
             left_ms = max(0, deadline_ms - now_ms())
             try:
@@ -187,7 +187,25 @@ class AsyncFetcher:
                 if not self._absences.is_of_one(error):
                     raise
                 self._do_without([each], error, began_ms)
+        former = self._former(idle)
+        if former:
+            await self._begin_anew(former)
+            still = self._former(former)
+            idle = {at: info for at, info in idle.items() if at not in still}
         return idle
+
+    def _former(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """Those whose topics are other ones now: what was read is no place in them."""
+        topics = self._cluster.view.topics
+        positions = self._positions
+        return [at for at in partitions if positions.is_of_former(at, topics[at.topic].topic_id)]
+
+    async def _begin_anew(self, former: list[TopicPartition]) -> None:
+        if self._reset is None:
+            self.drop(former)
+            self._beginnings.refuse_former(former)
+            self._beginnings.check()
+        await self._find_anew(former)
 
     def _do_without(
         self, partitions: Iterable[TopicPartition], error: ProtocolError, began_ms: int
@@ -258,7 +276,8 @@ class AsyncFetcher:
                 continue  # its leader has just failed to answer
             alive = self._cluster.view.brokers
             broker = self._positions.broker_for(partition, info, alive, now_ms())
-            topic_id = self._cluster.view.topics[partition.topic].topic_id
+            told = self._cluster.view.topics[partition.topic].topic_id
+            topic_id = self._positions.topic_of(partition, told)
             asked = self._positions.fetch_from(partition, topic_id, info)
             wanted.setdefault(broker, {})[partition] = asked
         wait_ms = min(max_wait_ms, _MAX_WAIT_MS_MAX)
