@@ -163,7 +163,12 @@ class GroupConsumer:
         others. Raises `ProtocolError`: what `Consumer.poll` does, and what ends the membership
         (FENCED_INSTANCE_ID, GROUP_AUTHORIZATION_FAILED, INVALID_SESSION_TIMEOUT...).
         """
-        return self._first(self._consumer.poll, timeout_ms) or []
+        return self._first(self._poll_records, timeout_ms) or []
+
+    def _poll_records(self, timeout_ms: int) -> list[FetchedRecords] | None:
+        """None if only such answers came as hold no records: they are no reason to end a poll."""
+        found = self._consumer.poll(timeout_ms)
+        return found if any(each.records for each in found) else None
 
     def next_record(self, timeout_ms: int) -> tuple[TopicPartition, Record] | None:
         """The record that comes first within the time; None if none does. All before it count as
