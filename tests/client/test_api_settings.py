@@ -31,6 +31,18 @@ def test_text_and_values_of_python_mean_the_same() -> None:
     assert producing_of({**AT, **texts}) == producing_of({**AT, **values})
 
 
+def test_what_is_a_long_in_kafka_may_be_large() -> None:
+    assert producing_of({**AT, "buffer.memory": 2**32})[1].buffer_bytes_max == 2**32
+
+
+@pytest.mark.parametrize("value", ["False", "FALSE", False])
+def test_truth_values_may_be_written_in_any_case(value: object) -> None:
+    assert not producing_of({**AT, "enable.idempotence": value})[1].is_idempotent
+    member = reading_of({**AT, "group.id": "g", "enable.auto.commit": value}).member
+    assert member is not None
+    assert not member.enable_auto_commit
+
+
 def test_each_goes_to_its_place() -> None:
     connecting, producing = producing_of(
         {**AT, "client.id": "me", "request.timeout.ms": 9, "compression.type": "zstd"}
@@ -57,8 +69,19 @@ def test_times_of_requests_are_those_of_a_member_too() -> None:
         ({**AT, "ack": "all"}, "There is no setting 'ack' of a producer; there are .*acks, "),
         ({**AT, "group.id": "g"}, "There is no setting 'group.id' of a producer"),
         ({**AT, "acks": "2"}, "acks takes all, -1, 1, 0, not '2'"),
-        ({**AT, "linger.ms": "soon"}, "linger.ms takes a whole number from 0 on, not 'soon'"),
+        (
+            {**AT, "linger.ms": "soon"},
+            "linger.ms takes a whole number from 0 to 2147483647, not 'so",
+        ),
         ({**AT, "linger.ms": True}, "linger.ms takes a whole number"),
+        (
+            {**AT, "batch.size": 2**31},
+            "batch.size takes a whole number from 0 to 2147483647, not 2",
+        ),
+        (
+            {**AT, "buffer.memory": 2**63},
+            "buffer.memory takes a whole number from 0 to 92233720368",
+        ),
         ({**AT, "batch.size": -1}, "batch.size takes a whole number"),
         ({**AT, "enable.idempotence": "maybe"}, "takes true or false, not 'maybe'"),
         ({**AT, "client.id": 7}, "client.id takes text, not 7"),

@@ -96,6 +96,44 @@ def test_offsets_are_numbers_by_partition(broker: BrokerThread) -> None:
         consumer.commit(at)
 
 
+BELOW = "An offset is a whole number from 0 on, not -"
+
+
+def test_offsets_below_0_are_refused(broker: BrokerThread, name: str) -> None:
+    """A seek would go to the end, and a commit would take the group's offset away."""
+    write(broker, name, 2)
+    at = TopicPartition(name, 0)
+    with strandline.Consumer(settings(broker, group_id=name)) as consumer:
+        consumer.assign([at])
+        with pytest.raises(ValueError, match=BELOW):
+            consumer.seek(at, -5)
+        with pytest.raises(ValueError, match=BELOW):
+            consumer.commit({at: -7})
+        assert consumer.position(at) == 1
+
+    async def work() -> None:
+        async with strandline.AsyncConsumer(settings(broker, group_id=name)) as consumer:
+            await consumer.assign([at])
+            with pytest.raises(ValueError, match=BELOW):
+                await consumer.seek(at, -5)
+            with pytest.raises(ValueError, match=BELOW):
+                await consumer.commit({at: -7})
+            assert consumer.position(at) == 1
+        async with strandline.AsyncAdmin(settings(broker)) as admin:
+            with pytest.raises(ValueError, match=BELOW):
+                await admin.alter_group_offsets(name, {at: -1})
+            with pytest.raises(ValueError, match="from -1 on, not -2"):
+                await admin.delete_records({at: -2})
+
+    asyncio.run(work())
+    with strandline.Admin(settings(broker)) as admin:
+        with pytest.raises(ValueError, match=BELOW):
+            admin.alter_group_offsets(name, {at: -1})
+        with pytest.raises(ValueError, match="from -1 on, not -2"):
+            admin.delete_records({at: -2})
+        assert admin.delete_records({at: -1}) == {at: 1}, "all that there are"
+
+
 def test_settings_of_topics_may_be_numbers_and_truth_values(
     broker: BrokerThread, name: str
 ) -> None:
@@ -143,6 +181,7 @@ def test_a_closed_client_says_so(broker: BrokerThread, name: str) -> None:
         producer.flush,
         producer.poll,
         producer.begin,
+        lambda: producer.partitions_for(name),
     ):
         with pytest.raises(ProtocolError, match="The producer is closed"):
             call()
@@ -150,14 +189,31 @@ def test_a_closed_client_says_so(broker: BrokerThread, name: str) -> None:
     consumer.subscribe([name])
     consumer.close()
     consumer.close()
+    at = TopicPartition(name, 0)
     for ask in (
         consumer.poll,
         lambda: consumer.subscribe([name]),
-        lambda: consumer.assign([TopicPartition(name, 0)]),
+        lambda: consumer.assign([at]),
         lambda: next(iter(consumer)),
+        lambda: consumer.partitions_for(name),
+        lambda: consumer.beginning_offsets([at]),
+        lambda: consumer.end_offsets([at]),
+        lambda: consumer.committed([at]),
+        consumer.commit,
+        lambda: consumer.commit({at: 0}),
+        consumer.seek_to_beginning,
+        lambda: consumer.position(at),
+        lambda: consumer.group_metadata,
     ):
         with pytest.raises(ProtocolError, match="The consumer is closed"):
             ask()
+    assert not consumer._cluster._connections
+    admin = strandline.Admin(settings(broker))
+    admin.close()
+    admin.close()
+    with pytest.raises(ProtocolError, match="The admin client is closed"):
+        admin.list_topics()
+    assert not admin._cluster._connections
 
 
 def test_a_closed_client_says_so_on_an_event_loop(broker: BrokerThread, name: str) -> None:
@@ -171,6 +227,7 @@ def test_a_closed_client_says_so_on_an_event_loop(broker: BrokerThread, name: st
             lambda: producer.send(name, b"lost"),
             producer.flush,
             producer.begin,
+            lambda: producer.partitions_for(name),
         ):
             with pytest.raises(ProtocolError, match="The producer is closed"):
                 await call()
@@ -178,14 +235,32 @@ def test_a_closed_client_says_so_on_an_event_loop(broker: BrokerThread, name: st
         await consumer.subscribe([name])
         await consumer.close()
         await consumer.close()
+        at = TopicPartition(name, 0)
         for ask in (
             consumer.poll,
             lambda: consumer.subscribe([name]),
-            lambda: consumer.assign([TopicPartition(name, 0)]),
+            lambda: consumer.assign([at]),
             lambda: anext(aiter(consumer)),
+            lambda: consumer.partitions_for(name),
+            lambda: consumer.beginning_offsets([at]),
+            lambda: consumer.end_offsets([at]),
+            lambda: consumer.committed([at]),
+            consumer.commit,
+            lambda: consumer.commit({at: 0}),
+            consumer.seek_to_beginning,
         ):
             with pytest.raises(ProtocolError, match="The consumer is closed"):
                 await ask()
+        for told in (lambda: consumer.position(at), lambda: consumer.group_metadata):
+            with pytest.raises(ProtocolError, match="The consumer is closed"):
+                told()
+        assert not consumer._cluster._connections
+        admin = strandline.AsyncAdmin(settings(broker))
+        await admin.close()
+        await admin.close()
+        with pytest.raises(ProtocolError, match="The admin client is closed"):
+            await admin.list_topics()
+        assert not admin._cluster._connections
 
     asyncio.run(work())
 

@@ -1,4 +1,4 @@
-"""How long `poll` waits: its time, while nothing comes, and no longer when a broker says nothing."""
+"""How long `poll` waits: while nothing comes, and no longer when a broker says nothing."""
 
 from __future__ import annotations
 

@@ -28,10 +28,21 @@ def several_partitions(partitions: Iterable[TopicPartition]) -> list[TopicPartit
     return found
 
 
-def by_partition(offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, Offset]:
+def by_partition(
+    offsets: Mapping[TopicPartition, int], *, least: int = 0
+) -> dict[TopicPartition, Offset]:
     """The offsets. Raises `TypeError` for keys that are no partitions, and for values that are no
-    whole numbers."""
-    return {each: Offset(index(offsets[each])) for each in several_partitions(offsets)}
+    whole numbers, and `ValueError` for those below the `least`."""
+    return {each: an_offset(offsets[each], least=least) for each in several_partitions(offsets)}
+
+
+def an_offset(offset: int, *, least: int = 0) -> Offset:
+    """The offset. Raises `TypeError` for what is no whole number, and `ValueError` for one below
+    the `least`: to brokers some of these mean other things than an offset."""
+    found = index(offset)
+    if found < least:
+        raise ValueError(f"An offset is a whole number from {least} on, not {found}.")
+    return Offset(found)
 
 
 def as_texts(settings: Mapping[str, object]) -> dict[str, str]:

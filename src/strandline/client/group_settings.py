@@ -154,6 +154,6 @@ def _time(name: str, text: str) -> int:
 
 
 def _flag(name: str, text: str) -> bool:
-    if text not in ("true", "false"):
+    if text.lower() not in ("true", "false"):
         raise InvalidSetting(name, f"{name} takes true or false, not '{text}'.")
-    return text == "true"
+    return text.lower() == "true"

@@ -13,6 +13,7 @@ from strandline.client.admin_configs import Resource
 from strandline.client.admin_groups import GroupDescription, GroupListing
 from strandline.client.admin_share_groups import ShareGroupOffset
 from strandline.client.admin_tokens import DelegationToken
+from strandline.client.admin_topics import HIGH_WATERMARK
 from strandline.client.aio.cluster import AsyncClusterClient
 from strandline.client.api.admin import BROKER_DEFAULT
 from strandline.client.api.settings import connecting_of
@@ -46,6 +47,7 @@ class AsyncAdmin:
         )
 
     async def _run(self, operation: Callable[[AdminOperations], T]) -> T:
+        self._cluster.check_open()
         return await self._cluster.run(lambda cluster: operation(AdminOperations(cluster)))
 
     async def __aenter__(self) -> Self:
@@ -99,7 +101,8 @@ class AsyncAdmin:
         self, before: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, Offset]:
         """Delete the records below these offsets; where each log starts afterwards."""
-        return await self._run(lambda admin: admin.topics.delete_records(by_partition(before)))
+        below = by_partition(before, least=HIGH_WATERMARK)
+        return await self._run(lambda admin: admin.topics.delete_records(below))
 
     # -- Settings ----------------------------------------------------------------------------
 

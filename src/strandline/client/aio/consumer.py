@@ -22,7 +22,7 @@ from strandline.client.api.refusals import (
     needed_group,
 )
 from strandline.client.api.settings import reading_of
-from strandline.client.arguments import by_partition, several, several_partitions
+from strandline.client.arguments import an_offset, by_partition, several, several_partitions
 from strandline.client.group_requests import Membership
 from strandline.client.offsets import (
     EARLIEST,
@@ -83,6 +83,7 @@ class AsyncConsumer:
 
     async def partitions_for(self, topic: str) -> list[TopicPartition]:
         """All partitions of a topic. Raises `ProtocolError` if there is no such topic."""
+        self._use.check_not_closed()
         found = await self._cluster.topic(topic)
         return [TopicPartition(topic, each) for each in sorted(found.partitions)]
 
@@ -139,8 +140,8 @@ class AsyncConsumer:
         return sorted(self._fetcher.partitions)
 
     async def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Go on at an offset of an assigned partition."""
-        await self._seek([partition], Start.at_offset(offset))
+        """Go on at an offset of an assigned partition. Raises as `Consumer.seek`."""
+        await self._seek([partition], Start.at_offset(an_offset(offset)))
 
     async def seek_to_beginning(self, *partitions: TopicPartition) -> None:
         """Go on at the first offset of these partitions, or of all that are assigned."""
@@ -155,6 +156,7 @@ class AsyncConsumer:
         await self._seek(partitions, Start.at_time(timestamp_ms))
 
     async def _seek(self, partitions: Iterable[TopicPartition], start: Start) -> None:
+        self._use.check_not_closed()
         wanted = list(partitions) or self.assignment
         for partition in wanted:
             check_assigned(partition, self._fetcher.partitions)
@@ -162,6 +164,7 @@ class AsyncConsumer:
 
     def position(self, partition: TopicPartition) -> int:
         """The offset of the next record. Raises as `Consumer.position`."""
+        self._use.check_not_closed()
         reader = self._fetcher
         return position_in(reader.offsets, partition, reader.partitions, reader.refused)
 
@@ -207,6 +210,7 @@ class AsyncConsumer:
     async def _offsets(
         self, partitions: Iterable[TopicPartition], which: int
     ) -> dict[TopicPartition, int]:
+        self._use.check_not_closed()
         wanted = dict.fromkeys(several_partitions(partitions), which)
         found = await self._cluster.run(
             lambda cluster: list_offsets(cluster, wanted, self._isolation)
@@ -218,15 +222,16 @@ class AsyncConsumer:
 
         Waits while a transaction that stores offsets of these partitions is open (KIP-447).
         """
+        self._use.check_not_closed()
         group, wanted = needed_group(self._group), several_partitions(partitions)
         return await self._cluster.run(lambda cluster: stored_positions(cluster, group, wanted))
 
     async def commit(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
         """Store where to go on: the positions of all assigned partitions, or `offsets`.
 
-        Raises `ProtocolError`: UNKNOWN_MEMBER_ID or ILLEGAL_GENERATION if the group has given the
-        partitions to others, or for `assign` while it has members.
+        Raises as `Consumer.commit`.
         """
+        self._use.check_not_closed()
         wanted = self._fetcher.offsets if offsets is None else offsets
         stored = by_partition(wanted)
         if self._member is not None:
@@ -241,6 +246,7 @@ class AsyncConsumer:
 
         Raises `InvalidSetting` without `group.id`.
         """
+        self._use.check_not_closed()
         if self._member is not None:
             return self._member.membership
         return Membership(needed_group(self._group), None)

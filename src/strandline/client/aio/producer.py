@@ -226,6 +226,7 @@ class AsyncProducer:
 
     async def partitions_for(self, topic: str) -> list[int]:
         """The partitions of a topic. Raises `ProtocolError` if there is no such topic."""
+        self._use.check_open()
         return sorted((await self._cluster.topic(topic)).partitions)
 
     @property

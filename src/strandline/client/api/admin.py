@@ -13,6 +13,8 @@ from strandline.client.admin_configs import Resource
 from strandline.client.admin_groups import GroupDescription, GroupListing
 from strandline.client.admin_share_groups import ShareGroupOffset
 from strandline.client.admin_tokens import DelegationToken
+from strandline.client.admin_topics import HIGH_WATERMARK
+from strandline.client.api.refusals import Use
 from strandline.client.api.settings import connecting_of
 from strandline.client.arguments import by_partition
 from strandline.client.cluster import ClusterClient
@@ -43,6 +45,12 @@ class Admin:
         connecting = connecting_of(settings)
         self._cluster = ClusterClient(connecting.bootstrap, connecting.client)
         self._operations = AdminOperations(self._cluster)
+        self._use = Use("admin client")
+
+    @property
+    def _open(self) -> AdminOperations:
+        self._use.check_open()
+        return self._operations
 
     def __enter__(self) -> Self:
         return self
@@ -65,54 +73,55 @@ class Admin:
 
         Raises `ProtocolError`: TOPIC_ALREADY_EXISTS, INVALID_REPLICATION_FACTOR, INVALID_CONFIG...
         """
-        self._operations.topics.create(
+        self._open.topics.create(
             name, partitions=partitions, replication_factor=replication_factor, configs=configs
         )
 
     def delete_topics(self, names: Iterable[str]) -> dict[str, ProtocolError | None]:
         """Delete topics with all of their records; the error of each, None if it is gone."""
-        return self._operations.topics.delete(names)
+        return self._open.topics.delete(names)
 
     def list_topics(self) -> list[TopicInfo]:
         """All topics, internal ones included, in the order of their names."""
-        return self._operations.topics.list_all()
+        return self._open.topics.list_all()
 
     def describe_topic(self, name: str) -> TopicInfo:
         """A topic with the leader and the replicas of each partition.
 
         Raises `ProtocolError`: UNKNOWN_TOPIC_OR_PARTITION.
         """
-        return self._operations.topics.describe(name)
+        return self._open.topics.describe(name)
 
     def create_partitions(self, name: str, total: int) -> None:
         """Widen a topic to `total` partitions. Records with keys may go elsewhere from then on."""
-        self._operations.topics.add_partitions(name, total)
+        self._open.topics.add_partitions(name, total)
 
     def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, Offset]:
-        """Delete the records below these offsets; where each log starts afterwards."""
-        return self._operations.topics.delete_records(by_partition(before))
+        """Delete the records below these offsets (-1: all that there are); where each log starts
+        afterwards."""
+        return self._open.topics.delete_records(by_partition(before, least=HIGH_WATERMARK))
 
     # -- Settings ----------------------------------------------------------------------------
 
     def topic_config(self, name: str) -> dict[str, str | None]:
         """The settings in force for a topic, by name; secrets have no value."""
-        entries = self._operations.configs.describe(Resource.topic(name))
+        entries = self._open.configs.describe(Resource.topic(name))
         return {each.name: each.value for each in entries}
 
     def broker_config(self, broker_id: int) -> dict[str, str | None]:
         """The settings in force on a broker, by name; secrets have no value."""
-        entries = self._operations.configs.describe(Resource.broker(BrokerId(broker_id)))
+        entries = self._open.configs.describe(Resource.broker(BrokerId(broker_id)))
         return {each.name: each.value for each in entries}
 
     def alter_topic_config(
         self, name: str, *, set_to: Mapping[str, object] | None = None, reset: Iterable[str] = ()
     ) -> None:
         """Set some of a topic's settings and reset others to what the broker says."""
-        self._operations.configs.alter(Resource.topic(name), set_to=set_to, reset=reset)
+        self._open.configs.alter(Resource.topic(name), set_to=set_to, reset=reset)
 
     def group_config(self, group: str) -> dict[str, str | None]:
         """The settings in force for a group, by name."""
-        entries = self._operations.configs.describe(Resource.group(group))
+        entries = self._open.configs.describe(Resource.group(group))
         return {each.name: each.value for each in entries}
 
     def alter_group_config(
@@ -121,21 +130,21 @@ class Admin:
         """Set some of a group's settings (`share.auto.offset.reset`, ...), and reset others. There
         need not be such a group yet."""
         of_group = Resource.group(group)
-        self._operations.configs.alter(of_group, set_to=set_to, reset=reset)
+        self._open.configs.alter(of_group, set_to=set_to, reset=reset)
 
     # -- Groups ------------------------------------------------------------------------------
 
     def list_groups(self) -> list[GroupListing]:
         """The groups of all brokers in the order of their names."""
-        return self._operations.groups.list_all()
+        return self._open.groups.list_all()
 
     def describe_group(self, group: str) -> GroupDescription:
         """A group with its members. Raises `ProtocolError`: GROUP_ID_NOT_FOUND."""
-        return self._operations.groups.describe(group)
+        return self._open.groups.describe(group)
 
     def group_offsets(self, group: str) -> dict[TopicPartition, Offset]:
         """All offsets that a group has committed."""
-        stored = self._operations.groups.offsets(group)
+        stored = self._open.groups.offsets(group)
         return {each: at.offset for each, at in stored.items()}
 
     def alter_group_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
@@ -144,14 +153,14 @@ class Admin:
         Raises `ProtocolError`: UNKNOWN_MEMBER_ID while it has members.
         """
         stored = by_partition(offsets)
-        self._operations.groups.set_offsets(group, stored)
+        self._open.groups.set_offsets(group, stored)
 
     def share_group_offsets(self, group: str) -> dict[TopicPartition, ShareGroupOffset]:
         """Where a share group is, in each partition that it has begun or was put in.
 
         Raises `ProtocolError`: GROUP_ID_NOT_FOUND.
         """
-        return self._operations.share_groups.offsets(group)
+        return self._open.share_groups.offsets(group)
 
     def alter_share_group_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Have a share group without members begin at these offsets.
@@ -159,7 +168,7 @@ class Admin:
         Raises `ProtocolError`: NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND.
         """
         starts = by_partition(offsets)
-        self._operations.share_groups.set_offsets(group, starts)
+        self._open.share_groups.set_offsets(group, starts)
 
     def delete_share_group_offsets(
         self, group: str, topics: Iterable[str]
@@ -168,11 +177,11 @@ class Admin:
 
         Raises `ProtocolError`: NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND.
         """
-        return self._operations.share_groups.delete_offsets(group, topics)
+        return self._open.share_groups.delete_offsets(group, topics)
 
     def delete_group(self, group: str) -> None:
         """Delete a group without members, with its offsets. Raises `ProtocolError`."""
-        self._operations.groups.delete(group)
+        self._open.groups.delete(group)
 
     # -- Who may do what ---------------------------------------------------------------------
 
@@ -182,19 +191,19 @@ class Admin:
         Raises `ProtocolError` with the reason of the first that cannot be (the others are made),
         SECURITY_DISABLED without an authorizer, and `ValueError` for a word that is not known.
         """
-        outcomes = self._operations.acls.create([each.binding() for each in acls])
+        outcomes = self._open.acls.create([each.binding() for each in acls])
         for error in outcomes:
             if error is not None:
                 raise error
 
     def list_acls(self) -> list[Acl]:
         """All ACLs, by resource. Raises `ProtocolError`: SECURITY_DISABLED."""
-        return [Acl.of(each) for each in self._operations.acls.describe(AclFilter())]
+        return [Acl.of(each) for each in self._open.acls.describe(AclFilter())]
 
     def delete_acls(self, acls: Iterable[Acl]) -> list[Acl]:
         """Delete exactly these ACLs, and return those that there were."""
         filters = [exactly(each.binding()) for each in acls]
-        return [Acl.of(each) for each in self._operations.acls.delete(filters)]
+        return [Acl.of(each) for each in self._open.acls.delete(filters)]
 
     # -- Delegation tokens -------------------------------------------------------------------
 
@@ -211,7 +220,7 @@ class Admin:
         Raises `ProtocolError`: DELEGATION_TOKEN_AUTH_DISABLED, DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
         for a client that has logged in by a token..., and `ValueError` for no principal.
         """
-        return self._operations.tokens.create(owner, tuple(renewers), max_lifetime_ms)
+        return self._open.tokens.create(owner, tuple(renewers), max_lifetime_ms)
 
     def renew_token(self, secret: str, period_ms: int = BROKER_DEFAULT) -> int:
         """Have the token of that secret expire `period_ms` from now (-1: as the broker says).
@@ -219,26 +228,27 @@ class Admin:
         Returns when it does, in milliseconds since 1970. Raises `ProtocolError`:
         DELEGATION_TOKEN_NOT_FOUND, DELEGATION_TOKEN_OWNER_MISMATCH, DELEGATION_TOKEN_EXPIRED.
         """
-        return self._operations.tokens.renew(secret, period_ms)
+        return self._open.tokens.renew(secret, period_ms)
 
     def expire_token(self, secret: str, period_ms: int = -1) -> int:
         """Have the token of that secret expire `period_ms` from now, or at once (-1).
 
         Returns when it does, in milliseconds since 1970. Raises what `renew_token` raises.
         """
-        return self._operations.tokens.expire(secret, period_ms)
+        return self._open.tokens.expire(secret, period_ms)
 
     def list_tokens(self, owners: Iterable[str] | None = None) -> list[DelegationToken]:
         """The delegation tokens that the client may see: all, or those of these owners and
         renewers (`User:alice`)."""
-        return self._operations.tokens.describe(None if owners is None else tuple(owners))
+        return self._open.tokens.describe(None if owners is None else tuple(owners))
 
     # -- The cluster -------------------------------------------------------------------------
 
     def describe_cluster(self) -> ClusterDescription:
         """The brokers that are alive, those that are down, and which one is the controller."""
-        return self._operations.cluster.describe()
+        return self._open.cluster.describe()
 
     def close(self) -> None:
         """Close all connections."""
+        self._use.is_closed = True
         self._cluster.close()

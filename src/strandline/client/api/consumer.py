@@ -14,7 +14,7 @@ from strandline.client.api.refusals import (
     needed_group,
 )
 from strandline.client.api.settings import reading_of
-from strandline.client.arguments import by_partition, several, several_partitions
+from strandline.client.arguments import an_offset, by_partition, several, several_partitions
 from strandline.client.cluster import ClusterClient
 from strandline.client.consumer import Consumer as PartitionConsumer
 from strandline.client.fetching import FetchedRecords
@@ -130,6 +130,7 @@ class Consumer:
 
     def partitions_for(self, topic: str) -> list[TopicPartition]:
         """All partitions of a topic. Raises `ProtocolError` if there is no such topic."""
+        self._use.check_not_closed()
         return [
             TopicPartition(topic, each) for each in sorted(self._cluster.topic(topic).partitions)
         ]
@@ -197,8 +198,9 @@ class Consumer:
         return self._member or self._consumer
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Go on at an offset of an assigned partition."""
-        self._seek([partition], Start.at_offset(offset))
+        """Go on at an offset of an assigned partition. Raises `ProtocolError` for another one, and
+        `ValueError` for an offset below 0."""
+        self._seek([partition], Start.at_offset(an_offset(offset)))
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
         """Go on at the first offset of these partitions, or of all that are assigned."""
@@ -213,6 +215,7 @@ class Consumer:
         self._seek(partitions, Start.at_time(timestamp_ms))
 
     def _seek(self, partitions: Iterable[TopicPartition], start: Start) -> None:
+        self._use.check_not_closed()
         for partition in list(partitions) or self.assignment:
             check_assigned(partition, self._reader.partitions)
             self._reader.seek(partition, start)
@@ -221,6 +224,7 @@ class Consumer:
         """The offset of the next record. Raises `ProtocolError` unless it is assigned,
         LEADER_NOT_AVAILABLE where a member is to begin but no broker has told yet, and
         OFFSET_OUT_OF_RANGE if nothing says where, as `poll`."""
+        self._use.check_not_closed()
         reader = self._reader
         return position_in(reader.positions, partition, reader.partitions, reader.refused)
 
@@ -267,6 +271,7 @@ class Consumer:
     def _offsets(
         self, partitions: Iterable[TopicPartition], which: int
     ) -> dict[TopicPartition, int]:
+        self._use.check_not_closed()
         wanted = several_partitions(partitions)
         found = list_offsets(self._cluster, dict.fromkeys(wanted, which), self._isolation)
         return {each: at.offset for each, at in found.items()}
@@ -276,6 +281,7 @@ class Consumer:
 
         Waits while a transaction that stores offsets of these partitions is open (KIP-447).
         """
+        self._use.check_not_closed()
         group = needed_group(self._group)
         wanted = several_partitions(partitions)
         return stored_positions(self._cluster, group, wanted)
@@ -284,8 +290,10 @@ class Consumer:
         """Store where to go on: the positions of all assigned partitions, or `offsets`.
 
         Raises `ProtocolError`: UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION or STALE_MEMBER_EPOCH if the
-        group has given the partitions to others, or for `assign` while it has members.
+        group has given the partitions to others, or for `assign` while it has members. Raises
+        `ValueError` for an offset below 0.
         """
+        self._use.check_not_closed()
         wanted = self._reader.positions if offsets is None else offsets
         stored = by_partition(wanted)
         if self._member is not None:
@@ -299,6 +307,7 @@ class Consumer:
 
         With `assign` that is the group alone. Raises `InvalidSetting` without `group.id`.
         """
+        self._use.check_not_closed()
         group = needed_group(self._group)
         return Membership(group, None) if self._member is None else self._member.membership
 

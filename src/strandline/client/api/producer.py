@@ -191,6 +191,7 @@ class Producer:
 
     def partitions_for(self, topic: str) -> list[int]:
         """The partitions of a topic. Raises `ProtocolError` if there is no such topic."""
+        self._use.check_open()
         return sorted(self._cluster.topic(topic).partitions)
 
     @property

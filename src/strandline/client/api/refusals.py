@@ -54,6 +54,12 @@ class Use:
         if self.is_closing or self.is_closed:
             raise closed(self._what)
 
+    def check_not_closed(self) -> None:
+        """As `check_open`; but what a rebalance listener may call while `close` gives partitions up
+        is not refused."""
+        if self.is_closed:
+            raise closed(self._what)
+
 
 class ConsumerUse(Use):
     """Also whether a consumer was told what to read."""

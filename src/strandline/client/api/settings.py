@@ -23,7 +23,6 @@ Settings: TypeAlias = Mapping[str, object]
 """Values may be text as in Kafka's files, or numbers and truth values of Python."""
 _Read: TypeAlias = Callable[[str, object], Any]
 
-_INT_MAX: Final = 2**31 - 1
 _ACKS: Final = {"all": -1, "-1": -1, "1": 1, "0": 0}
 _CODECS: Final = {"none": Codec.NONE, **{codec.setting: codec for codec in Codec if codec}}
 RESETS: Final = ("earliest", "latest", "none")
@@ -41,11 +40,21 @@ def _name(name: str, value: object) -> str:
     return str(value)
 
 
-def _number(name: str, value: object) -> int:
-    text = str(value)
-    if isinstance(value, bool) or not (text.isascii() and text.isdigit()) or int(text) > _INT_MAX:
-        raise InvalidSetting(name, f"{name} takes a whole number from 0 on, not {value!r}.")
-    return int(text)
+def _whole_number(most: int) -> _Read:
+    def read(name: str, value: object) -> int:
+        text = str(value)
+        is_number = text.isascii() and text.isdigit() and not isinstance(value, bool)
+        if not is_number or int(text) > most:
+            raise InvalidSetting(
+                name, f"{name} takes a whole number from 0 to {most}, not {value!r}."
+            )
+        return int(text)
+
+    return read
+
+
+_number: Final = _whole_number(2**31 - 1)
+_long: Final = _whole_number(2**63 - 1)
 
 
 def _flag(name: str, value: object) -> bool:
@@ -89,7 +98,7 @@ _PRODUCER: Final = {
     "compression.type": _Setting("codec", _one_of(_CODECS)),
     "batch.size": _Setting("batch_bytes", _number),
     "linger.ms": _Setting("linger_ms", _number),
-    "buffer.memory": _Setting("buffer_bytes_max", _number),
+    "buffer.memory": _Setting("buffer_bytes_max", _long),
     "delivery.timeout.ms": _Setting("delivery_timeout_ms", _number),
     "allow.auto.create.topics": _Setting("may_create_topics", _flag),
     "transactional.id": _Setting("transactional_id", _name),
