@@ -179,3 +179,20 @@ def test_the_end_of_a_connection_is_noticed_before_it_is_used_again(scripted: Sc
     scripted.far.close()
     scripted.connection.notice_end()
     assert scripted.connection.closed
+
+
+def test_a_request_that_is_interrupted_while_it_is_written_ends_the_connection(
+    scripted: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half of it may have gone out: what comes behind it would be taken for its rest."""
+    scripted.negotiate()
+
+    def interrupted(data: bytes, timeout_s: float) -> None:
+        del data, timeout_s
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(scripted.connection._stream, "write", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        scripted.connection.send(ApiKey.LIST_GROUPS, ListGroupsRequest())
+    assert scripted.connection.closed
+    assert scripted.connection.in_flight == 0

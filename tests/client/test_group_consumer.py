@@ -11,6 +11,7 @@ import pytest
 from strandline.client.admin import Admin
 from strandline.client.cluster import ClusterClient
 from strandline.client.group_consumer import RebalanceListener
+from strandline.client.group_offsets import CommitResult
 from strandline.client.group_progress import GroupProgress
 from strandline.client.group_requests import Committed
 from strandline.client.group_settings import GroupSettings
@@ -220,6 +221,20 @@ def test_a_seek_back_to_where_the_member_began_is_committed_too() -> None:
     assert progress.due({at: Offset(0)}, 100) == {}
     assert progress.due({at: Offset(10)}, 200) == {at: Committed(Offset(10))}
     assert progress.last({at: Offset(0)}) == {at: Committed(Offset(0))}
+
+
+@pytest.mark.parametrize(
+    ("code", "sentence"),
+    [
+        (ErrorCode.REBALANCE_IN_PROGRESS, "divides its partitions anew: poll, then commit"),
+        (ErrorCode.ILLEGAL_GENERATION, "has given partitions to other members"),
+    ],
+)
+def test_what_a_refused_commit_means_is_said(code: ErrorCode, sentence: str) -> None:
+    progress = GroupProgress(GroupSettings(group="g"), now_ms=0)
+    with pytest.raises(ProtocolError, match=sentence) as refused:
+        progress.committed(CommitResult({}, 1, code))
+    assert refused.value.code is code
 
 
 # -- Beside others -------------------------------------------------------------------------------

@@ -286,6 +286,9 @@ class Connection:
         except OSError as error:
             self._fail(self._broken(error.strerror or str(error)))
             raise self._broken(error.strerror or str(error)) from error
+        except BaseException:
+            self._fail(self._broken("it was interrupted amid a request"))  # half of it may be sent
+            raise
         return pending
 
     def _advance(self, wait_ms: int) -> bool:

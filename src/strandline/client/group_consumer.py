@@ -208,8 +208,9 @@ class GroupConsumer:
     ) -> None:
         """Commit where to go on: the positions, or `offsets`. Waits for it, with retries.
 
-        Raises `ProtocolError`; UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION or REBALANCE_IN_PROGRESS if
-        the group has gone on without this member, so that others may read the same again.
+        Raises `ProtocolError`; UNKNOWN_MEMBER_ID or ILLEGAL_GENERATION if the group has gone on
+        without this member, so that others may read the same again, and REBALANCE_IN_PROGRESS if
+        that is not known yet.
         """
         thread = self._member()
         wanted = dict(self._consumer.positions if offsets is None else offsets)

@@ -26,7 +26,6 @@ _MEMBERSHIP_OVER: Final = frozenset(
     {
         ErrorCode.UNKNOWN_MEMBER_ID,
         ErrorCode.ILLEGAL_GENERATION,
-        ErrorCode.REBALANCE_IN_PROGRESS,
         ErrorCode.STALE_MEMBER_EPOCH,
     }
 )
@@ -91,8 +90,14 @@ class GroupProgress:
 
     def committed(self, result: CommitResult) -> None:
         """The program's own commit has an outcome. Raises `ProtocolError`: UNKNOWN_MEMBER_ID,
-        ILLEGAL_GENERATION, STALE_MEMBER_EPOCH or REBALANCE_IN_PROGRESS if the group has gone on
-        without this member."""
+        ILLEGAL_GENERATION or STALE_MEMBER_EPOCH if the group has gone on without this member;
+        REBALANCE_IN_PROGRESS while that is not known."""
+        if result.code is ErrorCode.REBALANCE_IN_PROGRESS:
+            raise ProtocolError(
+                result.code,
+                f"Group '{self._settings.group}' divides its partitions anew: poll, then commit "
+                "what is still assigned to this member.",
+            )
         if result.code in _MEMBERSHIP_OVER:
             raise ProtocolError(
                 result.code,

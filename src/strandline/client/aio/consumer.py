@@ -23,6 +23,7 @@ from strandline.client.api.refusals import (
 )
 from strandline.client.api.settings import reading_of
 from strandline.client.arguments import an_offset, by_partition, several, several_partitions
+from strandline.client.group_members import check_pattern
 from strandline.client.group_requests import Membership
 from strandline.client.offsets import (
     EARLIEST,
@@ -112,6 +113,8 @@ class AsyncConsumer:
         needed_group(self._group)
         if self._member is None and self._fetcher.partitions:
             raise has_assignment()
+        if self._member_settings is not None:
+            check_pattern(self._member_settings, pattern)  # before it counts as a subscription
         if self._member is None and self._member_settings is not None:
             self._member = AsyncGroupConsumer(self._cluster, self._fetcher, self._member_settings)
         if self._member is not None:

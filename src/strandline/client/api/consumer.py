@@ -19,6 +19,7 @@ from strandline.client.cluster import ClusterClient
 from strandline.client.consumer import Consumer as PartitionConsumer
 from strandline.client.fetching import FetchedRecords
 from strandline.client.group_consumer import GroupConsumer, RebalanceListener
+from strandline.client.group_members import check_pattern
 from strandline.client.group_requests import Membership
 from strandline.client.offsets import (
     EARLIEST,
@@ -159,6 +160,8 @@ class Consumer:
         needed_group(self._group)
         if self._consumer.partitions:
             raise has_assignment()
+        if self._member_settings is not None:
+            check_pattern(self._member_settings, pattern)  # before it counts as a subscription
         if self._member is None and self._member_settings is not None:
             self._member = GroupConsumer(self._cluster, self._member_settings, self._fetch)
         if self._member is not None:
@@ -290,8 +293,9 @@ class Consumer:
         """Store where to go on: the positions of all assigned partitions, or `offsets`.
 
         Raises `ProtocolError`: UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION or STALE_MEMBER_EPOCH if the
-        group has given the partitions to others, or for `assign` while it has members. Raises
-        `ValueError` for an offset below 0.
+        group has given the partitions to others, or for `assign` while it has members;
+        REBALANCE_IN_PROGRESS while it is not known who gets them: `poll`, then commit what is still
+        assigned. Raises `ValueError` for an offset below 0.
         """
         self._use.check_not_closed()
         wanted = self._reader.positions if offsets is None else offsets
