@@ -8,15 +8,16 @@ object belongs to one thread.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from random import Random, SystemRandom
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from strandline.client.clock import Clock, SystemClock
-from strandline.client.connection import Connection
+from strandline.client.connection import Connection, Pending
+from strandline.client.lookups import broker_of, led_partition, topic_refusal
 from strandline.client.metadata import (
-    BrokerInfo,
     ClusterView,
     LeaderEndpoint,
     LeaderHint,
@@ -40,7 +41,13 @@ from strandline.types import BrokerId, TopicId, TopicPartition
 
 T = TypeVar("T")
 
-_STILL_APPEARING = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE})
+
+class _AskedMetadata(NamedTuple):
+    """A question for metadata that has no answer yet."""
+
+    about: tuple[list[str] | None, bool]
+    connection: Connection
+    pending: Pending
 
 
 class ClusterClient:
@@ -69,6 +76,11 @@ class ClusterClient:
         self.router = router or Router(self.settings, self.random, self.bootstrap)
         """What is known; for those parts of the client that use it themselves."""
         self._connections: dict[Address, Connection] = {}
+        self._opening: dict[Address, Connection] = {}
+        """Connections to brokers that had not said anything yet when the time was up (`within`)."""
+        self._asking: _AskedMetadata | None = None
+        """The same of a question for metadata."""
+        self._until_ms: int | None = None
 
     def __enter__(self) -> ClusterClient:
         return self
@@ -78,9 +90,28 @@ class ClusterClient:
 
     def close(self) -> None:
         """Close all connections. The client may be used again and then connects anew."""
-        for connection in self._connections.values():
+        for connection in (*self._connections.values(), *self._opening.values()):
             connection.close()
         self._connections.clear()
+        self._opening.clear()
+
+    @contextmanager
+    def within(self, wait_ms: int) -> Iterator[None]:
+        """What is done here raises `ProtocolError` (REQUEST_TIMED_OUT, retriable) rather than wait
+        longer for a broker that says nothing, when it is connected to or asked for metadata. What
+        was asked stays asked: the next attempt goes on waiting for the answer."""
+        self._until_ms = self.clock.monotonic_ms() + wait_ms
+        try:
+            yield
+        finally:
+            self._until_ms = None
+
+    @property
+    def _left_ms(self) -> int | None:
+        """How long may be waited; None: as long as the settings say."""
+        if self._until_ms is None:
+            return None
+        return max(0, self._until_ms - self.clock.monotonic_ms())
 
     # -- Metadata ----------------------------------------------------------------------------
 
@@ -99,11 +130,22 @@ class ClusterClient:
         """
         names = None if topics is None else sorted(set(topics))
         request = self.router.metadata_request(names, may_create=may_create)
-        response = self.retry(
-            lambda: self.any_connection().call(ApiKey.METADATA, MetadataResponse, request)
-        )
+        response = self.retry(partial(self._metadata, (names, may_create), request))
         self.router.learn(response, self.clock.monotonic_ms(), is_of_all=names is None)
         return self.view
+
+    def _metadata(
+        self, about: tuple[list[str] | None, bool], request: Callable[[int], object]
+    ) -> MetadataResponse:
+        asked, self._asking = self._asking, None
+        if asked is None or asked.about != about or asked.connection.closed:
+            connection = self.any_connection()
+            asked = _AskedMetadata(about, connection, connection.send(ApiKey.METADATA, request))
+        left_ms = self._left_ms
+        if left_ms is not None and not asked.connection.has_come(asked.pending, left_ms):
+            self._asking = asked
+            raise asked.connection.silence(asked.pending)
+        return asked.connection.result(asked.pending, MetadataResponse)
 
     def topic(
         self, name: str, *, may_create: bool = False, partition: int | None = None
@@ -226,7 +268,7 @@ class ClusterClient:
             connection.notice_end()
         if connection is None or connection.closed:
             try:
-                connection = Connection.open(address, self.settings, self.clock, self._told)
+                connection = self._open(address)
             except ProtocolError:
                 self.router.failed(address, self.clock.monotonic_ms())
                 raise
@@ -234,6 +276,19 @@ class ClusterClient:
             served = connection.served
             self.router.learn_features(served.features_epoch, served.features)
             self._connections[address] = connection
+        return connection
+
+    def _open(self, address: Address) -> Connection:
+        connection = self._opening.pop(address, None)
+        if connection is None:
+            connection = Connection.begin(address, self.settings, self.clock)
+            connection.on_silence = self._told
+        if not connection.is_open_within(self._left_ms):
+            self._opening[address] = connection
+            raise ProtocolError(
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"The broker at {address} was connected to, but has not said anything yet.",
+            )
         return connection
 
     def _told(self, error: ProtocolError) -> None:
@@ -245,6 +300,9 @@ class ClusterClient:
         """Growing waits; without a timeout, for as long as an operation may take."""
         if timeout_ms is None:
             timeout_ms = self.settings.operation_timeout_ms
+        left_ms = self._left_ms
+        if left_ms is not None:
+            timeout_ms = min(timeout_ms, left_ms)
         return BlockingBackoff(self.settings, self.clock, self.random, timeout_ms=timeout_ms)
 
     def retry(self, attempt: Callable[[], T], prepare: Callable[[], None] | None = None) -> T:
@@ -303,36 +361,6 @@ class ClusterClient:
         return self.retry(
             lambda: attempt(self.coordinator(group)), lambda: self.forget_coordinator(group)
         )
-
-
-def topic_refusal(view: ClusterView, name: str) -> tuple[ProtocolError, bool]:
-    """Why a topic is not in the metadata; whether it may just be appearing."""
-    code = view.refused.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    return refusal(code, None, f"topic '{name}'"), code in _STILL_APPEARING
-
-
-def led_partition(view: ClusterView, topic: TopicInfo, partition: TopicPartition) -> PartitionInfo:
-    """A partition of the topic, with a leader that is alive. Raises `ProtocolError`."""
-    found = topic.partitions.get(partition.partition)
-    if found is None:
-        raise ProtocolError(
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            f"There is no partition {partition.partition} of topic '{partition.topic}'; "
-            f"it has the partitions 0 to {len(topic.partitions) - 1}.",
-        )
-    if found.leader not in view.brokers:
-        raise refusal(ErrorCode.LEADER_NOT_AVAILABLE, None, f"partition {partition}")
-    return found
-
-
-def broker_of(view: ClusterView, broker: BrokerId) -> BrokerInfo:
-    """A broker that is alive. Raises `ProtocolError` (BROKER_NOT_AVAILABLE)."""
-    info = view.brokers.get(broker)
-    if info is None:
-        raise ProtocolError(
-            ErrorCode.BROKER_NOT_AVAILABLE, f"Broker {broker} is not in the cluster."
-        )
-    return info
 
 
 def void(result: object) -> None:

@@ -73,6 +73,8 @@ class Connection:
         self._frame = bytearray(SIZE_BYTES)
         self._filled = 0
         self._in_body = False
+        self._greeting: tuple[VersionHandshake, Pending] | None = None
+        """The first request, and what to make of its answer."""
         self._authenticates_again_ms: int | None = None
         """From when on the next request is preceded by another authentication (KIP-368)."""
 
@@ -82,25 +84,32 @@ class Connection:
         address: Address,
         settings: ClientSettings | None = None,
         clock: Clock | None = None,
-        on_silence: Callable[[ProtocolError], None] | None = None,
     ) -> Connection:
         """Connect, agree on versions and authenticate.
 
         Raises `ProtocolError` (NETWORK_EXCEPTION), `AuthenticationFailed`, and `InvalidSetting` if
         a certificate or a secret is not where the settings say.
         """
-        settings = settings or ClientSettings()
-        stream = open_stream(address, settings)
-        connection = cls(stream, address, settings, clock or SystemClock())
-        if on_silence is not None:
-            connection.on_silence = on_silence
-        try:
-            connection._negotiate()
-            connection._authenticate()
-        except BaseException:
-            connection.close()
-            raise
+        connection = cls.begin(address, settings or ClientSettings(), clock or SystemClock())
+        connection.is_open_within(None)
         return connection
+
+    @classmethod
+    def begin(cls, address: Address, settings: ClientSettings, clock: Clock) -> Connection:
+        """Connect, and no more: `is_open_within` does the rest of `open`. Raises as that."""
+        return cls(open_stream(address, settings), address, settings, clock)
+
+    def is_open_within(self, wait_ms: int | None) -> bool:
+        """Agree on versions and authenticate. False if the broker has not said anything within the
+        time: to be called again. Raises as `open`, and is closed then."""
+        try:
+            if not self._negotiate(wait_ms):
+                return False
+            self._authenticate()
+        except BaseException:
+            self.close()
+            raise
+        return True
 
     # -- Requests ----------------------------------------------------------------------------
 
@@ -169,6 +178,16 @@ class Connection:
             raise InvariantViolated(f"{pending.response!r} is not a {expected.__name__}.")
         return pending.response
 
+    def has_come(self, pending: Pending, wait_ms: int) -> bool:
+        """Whether `result` will not wait; waits so long for that."""
+        until_ms = self._clock.monotonic_ms() + wait_ms
+        while not pending.is_done:
+            now_ms = self._clock.monotonic_ms()
+            left_ms = max(0, min(until_ms, pending.deadline) - now_ms)
+            if not self._advance(left_ms) and not left_ms:
+                return now_ms >= pending.deadline
+        return True
+
     def silence(self, pending: Pending) -> ProtocolError:
         """What to tell of a request that is not answered yet."""
         return ProtocolError(
@@ -219,15 +238,24 @@ class Connection:
         """The newest version that both sides know. Raises ProtocolError (UNSUPPORTED_VERSION)."""
         return self._served.newest(key, highest)
 
-    def _negotiate(self) -> None:
-        handshake = VersionHandshake(f"broker at {self.address}")
+    def _negotiate(self, wait_ms: int | None = None) -> bool:
+        """Whether it is done within the time. None: until the broker answers, or its time is up."""
         served = None
         with tls.first_answer(is_plain=self._is_plain):
             while served is None:
-                api = api_of(ApiKey.API_VERSIONS)
-                pending = self._send(api, handshake.version, handshake.request)
+                handshake, pending = self._greeting = self._greeting or self._greet(
+                    VersionHandshake(f"broker at {self.address}")
+                )
+                if wait_ms is not None and not self.has_come(pending, wait_ms):
+                    return False
                 served = handshake.answered(self.result(pending, ApiVersionsResponse))
+                self._greeting = None if served is not None else self._greet(handshake)
         self._served = served
+        return True
+
+    def _greet(self, handshake: VersionHandshake) -> tuple[VersionHandshake, Pending]:
+        api = api_of(ApiKey.API_VERSIONS)
+        return handshake, self._send(api, handshake.version, handshake.request)
 
     # -- Authentication ----------------------------------------------------------------------
 

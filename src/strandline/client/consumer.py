@@ -47,6 +47,8 @@ FindCommitted: TypeAlias = Callable[[Collection[TopicPartition]], Mapping[TopicP
 """What a group has stored of partitions; may raise `ProtocolError`."""
 
 _MAX_WAIT_MS_MAX = 5000
+_LEAST_MS = 100
+"""So long brokers are waited for that are to say whom to ask, also in a shorter call."""
 
 
 class Consumer:
@@ -190,14 +192,15 @@ class Consumer:
             self._check_beginnings()
             left_ms = max(0, deadline_ms - self._cluster.clock.monotonic_ms())
             try:
-                self._find_starts()
-                idle = self._idle()
-                if not idle and not self._in_flight and not backoff.maybe_wait():
-                    return []
-                self._check_positions(idle)
-                self._send_fetches(idle, left_ms)
+                with self._cluster.within(max(left_ms, _LEAST_MS)):
+                    self._find_starts()
+                    idle = self._idle()
+                    if not idle and not self._in_flight and not backoff.maybe_wait():
+                        return []
+                    self._check_positions(idle)
+                    self._send_fetches(idle, left_ms)
                 now_ms = self._cluster.clock.monotonic_ms()
-                wait_ms = self._absences.put_off.wait_ms(now_ms, left_ms)
+                wait_ms = self._absences.put_off.wait_ms(now_ms, max(0, deadline_ms - now_ms))
                 fetched = self._take_in_all(self._in_flight.take_answered(wait_ms, self._silent))
             except ProtocolError as error:
                 if not self._absences.may_end(error):

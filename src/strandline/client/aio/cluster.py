@@ -14,7 +14,8 @@ from strandline.client.aio.connection import Connection, now_ms
 from strandline.client.aio.operations import Again, Needed, Operations
 from strandline.client.api.refusals import closed
 from strandline.client.backoff import ExponentialBackoff
-from strandline.client.cluster import ClusterClient, broker_of, led_partition, topic_refusal
+from strandline.client.cluster import ClusterClient
+from strandline.client.lookups import broker_of, led_partition, topic_refusal
 from strandline.client.metadata import (
     ClusterView,
     LeaderEndpoint,

@@ -264,4 +264,5 @@ class AsyncConsumer:
                 await self._member.close()
         finally:
             self._use.is_closed = True
+            await self._fetcher.close()
             await self._cluster.close()

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeAlias
 
 from strandline.client.aio.cluster import AsyncClusterClient
 from strandline.client.aio.connection import Connection, now_ms
+from strandline.client.aio.fetches_in_flight import FetchInFlight
+from strandline.client.aio.finding import Finding
 from strandline.client.beginnings import Beginnings
 from strandline.client.fetch_positions import CHECKS_SINCE, FetchPositions, Taken
-from strandline.client.fetch_session import FetchSession
 from strandline.client.fetching import FetchedRecords, FetchFrom, FetchSettings, highest_version
 from strandline.client.metadata import PartitionInfo
 from strandline.client.resolving import resolve, resolve_now
@@ -26,7 +26,6 @@ from strandline.client.start import Start
 from strandline.client.unread_records import UnreadRecords
 from strandline.errors import ErrorCode, ProtocolError
 from strandline.protocol.apis import ApiKey
-from strandline.protocol.messages.fetch import FetchResponse
 from strandline.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochResponse
 from strandline.records.record import Record
 from strandline.types import BrokerId, Offset, TopicPartition
@@ -39,15 +38,6 @@ FindCommitted: TypeAlias = Callable[
 _MAX_WAIT_MS_MAX: Final = 5000
 _OPENING_MS: Final = 250
 """For so long all wait for a new connection; after that it is made while the others are read."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _InFlight:
-    broker: BrokerId
-    connection: Connection
-    answer: asyncio.Future[object]
-    session: FetchSession
-    asked: dict[TopicPartition, FetchFrom]
 
 
 class AsyncFetcher:
@@ -67,8 +57,10 @@ class AsyncFetcher:
         self._reset = reset
         self._positions = FetchPositions(settings, resets=reset is not None)
         self.unread = UnreadRecords(self._positions)
-        self._in_flight: list[_InFlight] = []
+        self._in_flight: list[FetchInFlight] = []
         self._absences = Absences(cluster.settings, cluster.random, outlives_topics=False)
+        self._finding = Finding(self._find_out)
+        """Whom to ask."""
         self._find_committed = find_committed
         self._beginnings = Beginnings()
 
@@ -108,6 +100,10 @@ class AsyncFetcher:
 
     def drop(self, partitions: Collection[TopicPartition]) -> None:
         """Read these partitions no longer."""
+        self._finding.stop()
+        self._leave(partitions)
+
+    def _leave(self, partitions: Collection[TopicPartition]) -> None:
         self.unread.drop(partitions)
         self._positions.drop(partitions)
         self._absences.put_off.end(partitions)
@@ -117,9 +113,14 @@ class AsyncFetcher:
         """Go on elsewhere in assigned partitions."""
         offsets = await self._resolve(starts)
         self._drop_in_flight()
+        self._finding.stop()
         self.unread.drop(offsets)
         self._beginnings.drop(offsets)
         self._positions.add(offsets)
+
+    async def close(self) -> None:
+        """Find nothing out any more."""
+        await self._finding.close()
 
     async def _resolve(
         self, starts: Mapping[TopicPartition, Start]
@@ -156,9 +157,9 @@ class AsyncFetcher:
             self._cluster.check_open()  # another task may have closed it
             left_ms = max(0, deadline_ms - now_ms())
             try:
-                await self._find_starts()
-                idle = await self._idle()
-                await self._check_positions(idle)
+                answers = [request.answer for request in self._in_flight]
+                idle = await self._finding.result(left_ms, answers) or {}
+                left_ms = max(0, deadline_ms - now_ms())
                 await self._send_fetches(idle, left_ms)
                 wait_ms = self._absences.put_off.wait_ms(now_ms(), left_ms)
                 fetched = await self._take_in_all(await self._arrived(wait_ms))
@@ -172,6 +173,13 @@ class AsyncFetcher:
             self.unread.put(fetched)
             if self.unread or now_ms() >= deadline_ms:
                 return
+
+    async def _find_out(self) -> dict[TopicPartition, PartitionInfo]:
+        """The partitions that can be asked for, with their leaders."""
+        await self._find_starts()
+        idle = await self._idle()
+        await self._check_positions(idle)
+        return idle
 
     async def _idle(self) -> dict[TopicPartition, PartitionInfo]:
         """The partitions of which nothing is on its way, with their leaders."""
@@ -202,7 +210,7 @@ class AsyncFetcher:
 
     async def _begin_anew(self, former: list[TopicPartition]) -> None:
         if self._reset is None:
-            self.drop(former)
+            self._leave(former)
             self._beginnings.refuse_former(former)
             self._beginnings.check()
         await self._find_anew(former)
@@ -316,10 +324,10 @@ class AsyncFetcher:
         except ProtocolError:
             session.failed()
             raise
-        self._in_flight.append(_InFlight(broker, connection, answer, session, asked))
+        self._in_flight.append(FetchInFlight(broker, connection, answer, session, asked))
         self._positions.asked(next(iter(asked)))
 
-    async def _arrived(self, timeout_ms: int) -> list[_InFlight]:
+    async def _arrived(self, timeout_ms: int) -> list[FetchInFlight]:
         """Take the requests that are answered; waits for the first one."""
         if not self._in_flight:
             await self._cluster.pause(timeout_ms)
@@ -334,12 +342,12 @@ class AsyncFetcher:
         self._in_flight = [each for each in self._in_flight if not each.answer.done()]
         return done
 
-    async def _take_in_all(self, arrived: list[_InFlight]) -> list[FetchedRecords]:
+    async def _take_in_all(self, arrived: list[FetchInFlight]) -> list[FetchedRecords]:
         """What the answers hold; their first error is raised only if they hold nothing else."""
         taken = Taken()
         for request in arrived:
             try:
-                response = _answer(request)
+                response = request.response()
             except ProtocolError as error:
                 request.session.failed()
                 self._positions.unanswered(request.asked)
@@ -376,10 +384,3 @@ class AsyncFetcher:
             request.connection.close()
             request.session.failed()
         self._in_flight = []
-
-
-def _answer(request: _InFlight) -> FetchResponse:
-    response = request.answer.result()
-    if not isinstance(response, FetchResponse):
-        raise ProtocolError(ErrorCode.NETWORK_EXCEPTION, "The answer is no answer to a fetch.")
-    return response
