@@ -196,3 +196,22 @@ def test_a_request_that_is_interrupted_while_it_is_written_ends_the_connection(
         scripted.connection.send(ApiKey.LIST_GROUPS, ListGroupsRequest())
     assert scripted.connection.closed
     assert scripted.connection.in_flight == 0
+
+
+def test_a_call_whose_time_is_short_is_waited_for_by_the_next_one(scripted: Scripted) -> None:
+    """What was asked stays asked, and an answer that is wanted no more is dropped."""
+    scripted.negotiate()
+    connection = scripted.connection
+    connection.left_ms = lambda: 0
+    for asked in (ListGroupsRequest(), ListGroupsRequest(), ListGroupsRequest(states_filter=[])):
+        with pytest.raises(ProtocolError, match="has not answered ListGroups yet") as late:
+            connection.call(ApiKey.LIST_GROUPS, ListGroupsResponse, asked, highest=3)
+        assert (late.value.code, late.value.retriable) == (ErrorCode.REQUEST_TIMED_OUT, True)
+    assert connection.in_flight == 1, "it is asked once"
+    scripted.groups(2)
+    call = (ApiKey.LIST_GROUPS, ListGroupsResponse, ListGroupsRequest())
+    assert connection.call(*call, highest=3) == ListGroupsResponse()
+    connection.left_ms = lambda: None
+    scripted.groups(3)
+    assert connection.call(*call, highest=3) == ListGroupsResponse()
+    assert not connection.closed

@@ -62,7 +62,7 @@ def test_a_broker_that_hangs_up_is_none_of_ours(
 
         thread = threading.Thread(target=hang_up)
         thread.start()
-        monkeypatch.setattr(Connection, "_negotiate", lambda self: None)
+        monkeypatch.setattr(Connection, "_negotiate", lambda self, wait_ms: True)
         monkeypatch.setattr(
             ClusterClient, "connection_to", lambda self, _: Connection.open(address, FAST)
         )

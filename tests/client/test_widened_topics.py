@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from random import Random
 
 import pytest
@@ -16,7 +17,7 @@ from strandline.protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 from strandline.types import TopicPartition
-from tests.client.conftest import BrokerThread
+from tests.client.conftest import PATIENCE_S, BrokerThread
 from tests.client.test_aio import run
 from tests.client.test_api import settings
 
@@ -24,6 +25,9 @@ from tests.client.test_api import settings
 def widen(broker: BrokerThread, topic: str, total: int) -> None:
     with strandline.Admin(settings(broker)) as admin:
         admin.create_partitions(topic, total)
+        deadline = time.monotonic() + PATIENCE_S
+        while len(admin.describe_topic(topic).partitions) < total:  # the broker hears of it
+            assert time.monotonic() < deadline
 
 
 def created(broker: BrokerThread, topic: str) -> str:

@@ -11,8 +11,9 @@ from typing import Any
 
 from strandline.client.channel import RequestFailed
 from strandline.client.cluster import ClusterClient
-from strandline.client.connection import Connection, Pending
+from strandline.client.connection import Connection
 from strandline.client.coordinator_client import Ask, Outcome, not_sent
+from strandline.client.pending import Pending
 from strandline.errors import MalformedFrame, ProtocolError
 from strandline.protocol.apis import api_of
 

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from random import Random, SystemRandom
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from strandline.client.clock import Clock, SystemClock
-from strandline.client.connection import Connection, Pending
+from strandline.client.connection import Connection
 from strandline.client.lookups import broker_of, led_partition, topic_refusal
 from strandline.client.metadata import (
     ClusterView,
@@ -40,14 +40,6 @@ from strandline.protocol.messages.metadata import MetadataResponse
 from strandline.types import BrokerId, TopicId, TopicPartition
 
 T = TypeVar("T")
-
-
-class _AskedMetadata(NamedTuple):
-    """A question for metadata that has no answer yet."""
-
-    about: tuple[list[str] | None, bool]
-    connection: Connection
-    pending: Pending
 
 
 class ClusterClient:
@@ -78,8 +70,6 @@ class ClusterClient:
         self._connections: dict[Address, Connection] = {}
         self._opening: dict[Address, Connection] = {}
         """Connections to brokers that had not said anything yet when the time was up (`within`)."""
-        self._asking: _AskedMetadata | None = None
-        """The same of a question for metadata."""
         self._until_ms: int | None = None
 
     def __enter__(self) -> ClusterClient:
@@ -98,15 +88,14 @@ class ClusterClient:
     @contextmanager
     def within(self, wait_ms: int) -> Iterator[None]:
         """What is done here raises `ProtocolError` (REQUEST_TIMED_OUT, retriable) rather than wait
-        longer for a broker that says nothing, when it is connected to or asked for metadata. What
-        was asked stays asked: the next attempt goes on waiting for the answer."""
+        longer for a broker that says nothing. What was asked stays asked: the next attempt to ask
+        the same goes on waiting for the answer."""
         self._until_ms = self.clock.monotonic_ms() + wait_ms
         try:
             yield
         finally:
             self._until_ms = None
 
-    @property
     def _left_ms(self) -> int | None:
         """How long may be waited; None: as long as the settings say."""
         if self._until_ms is None:
@@ -130,28 +119,18 @@ class ClusterClient:
         """
         names = None if topics is None else sorted(set(topics))
         request = self.router.metadata_request(names, may_create=may_create)
-        response = self.retry(partial(self._metadata, (names, may_create), request))
+        response = self.retry(
+            lambda: self.any_connection().call(ApiKey.METADATA, MetadataResponse, request)
+        )
         self.router.learn(response, self.clock.monotonic_ms(), is_of_all=names is None)
         return self.view
-
-    def _metadata(
-        self, about: tuple[list[str] | None, bool], request: Callable[[int], object]
-    ) -> MetadataResponse:
-        asked, self._asking = self._asking, None
-        if asked is None or asked.about != about or asked.connection.closed:
-            connection = self.any_connection()
-            asked = _AskedMetadata(about, connection, connection.send(ApiKey.METADATA, request))
-        left_ms = self._left_ms
-        if left_ms is not None and not asked.connection.has_come(asked.pending, left_ms):
-            self._asking = asked
-            raise asked.connection.silence(asked.pending)
-        return asked.connection.result(asked.pending, MetadataResponse)
 
     def topic(
         self, name: str, *, may_create: bool = False, partition: int | None = None
     ) -> TopicInfo:
-        """A topic, from the cache while that is fresh and has the partition, if one is named.
-        Raises `ProtocolError` if there is no such topic."""
+        """A topic, from the cache while that is fresh and has the partition, if one is named. With
+        `may_create` it is waited for, for `topic_wait_ms`, as is the partition: both may be on
+        their way. Raises `ProtocolError` if there is no such topic."""
         known = self.router.usable_topic(name, self.clock.monotonic_ms(), partition)
         if known is not None:
             return known
@@ -160,7 +139,10 @@ class ClusterClient:
             view = self.refresh([name], may_create=may_create)
             found = view.topics.get(name)
             if found is not None:
-                return found
+                is_there = partition is None or partition in found.partitions
+                if is_there or not backoff.maybe_wait():
+                    return found
+                continue
             error, is_appearing = topic_refusal(view, name)
             if not is_appearing or not backoff.maybe_wait():
                 raise error
@@ -283,7 +265,8 @@ class ClusterClient:
         if connection is None:
             connection = Connection.begin(address, self.settings, self.clock)
             connection.on_silence = self._told
-        if not connection.is_open_within(self._left_ms):
+            connection.left_ms = self._left_ms
+        if not connection.is_open_within(self._left_ms()):
             self._opening[address] = connection
             raise ProtocolError(
                 ErrorCode.REQUEST_TIMED_OUT,
@@ -300,7 +283,7 @@ class ClusterClient:
         """Growing waits; without a timeout, for as long as an operation may take."""
         if timeout_ms is None:
             timeout_ms = self.settings.operation_timeout_ms
-        left_ms = self._left_ms
+        left_ms = self._left_ms()
         if left_ms is not None:
             timeout_ms = min(timeout_ms, left_ms)
         return BlockingBackoff(self.settings, self.clock, self.random, timeout_ms=timeout_ms)

@@ -15,8 +15,9 @@ from collections.abc import Callable
 from random import SystemRandom
 from typing import Final, TypeVar
 
-from strandline.client.channel import Channel, Request
+from strandline.client.channel import Channel
 from strandline.client.clock import Clock, SystemClock
+from strandline.client.pending import Pending, Unfinished
 from strandline.client.security import tls
 from strandline.client.security.authentication import Authentication
 from strandline.client.security.exchanges import exchange_of
@@ -35,25 +36,6 @@ _IN_FLIGHT_MAX: Final = 64
 _SILENCE_MS: Final = 1000
 
 
-class Pending(Request):
-    """A request that was sent. `Connection.result` gives its answer."""
-
-    __slots__ = ("error", "response", "sent_ms")
-
-    def __init__(
-        self, api: Api, version: int, message: object, sent_ms: int, timeout_ms: int
-    ) -> None:
-        super().__init__(api, version, message, sent_ms + timeout_ms)
-        self.sent_ms = sent_ms
-        self.response: object | None = None
-        self.error: ProtocolError | MalformedFrame | None = None
-
-    @property
-    def is_done(self) -> bool:
-        """Whether `result` will not wait."""
-        return self.response is not None or self.error is not None
-
-
 class Connection:
     """See the module. Made by `Connection.open`; usable until `close` or the first error."""
 
@@ -64,6 +46,8 @@ class Connection:
         self.on_silence: Callable[[ProtocolError], None] = _nothing_told
         """Told about once a second that `result` waits for an answer, for a person who waits."""
         self.closed = False
+        self.left_ms: Callable[[], int | None] = lambda: None
+        """How long `call` may wait, for a user whose time is short; None: as long as it takes."""
         self._stream = stream
         self._is_plain = settings.security.tls is None
         self._settings = settings
@@ -73,6 +57,8 @@ class Connection:
         self._frame = bytearray(SIZE_BYTES)
         self._filled = 0
         self._in_body = False
+        self._unfinished = Unfinished()
+        """What `call` has asked, and could not wait for."""
         self._greeting: tuple[VersionHandshake, Pending] | None = None
         """The first request, and what to make of its answer."""
         self._authenticates_again_ms: int | None = None
@@ -122,8 +108,20 @@ class Connection:
         highest: int | None = None,
         timeout_ms: int | None = None,
     ) -> T:
-        """Send a request and wait for its answer, see `send` and `result`."""
-        pending = self.send(key, request, highest=highest, timeout_ms=timeout_ms)
+        """Send a request and wait for its answer, see `send` and `result`. With `left_ms` it raises
+        `ProtocolError` (REQUEST_TIMED_OUT) after so long; a call that asks the same waits on."""
+        left_ms = self.left_ms()
+        if left_ms is None:
+            pending = self.send(key, request, highest=highest, timeout_ms=timeout_ms)
+            return self.result(pending, expected)
+        version = self.version_for(key, highest)
+        message = request(version) if callable(request) else request
+        pending = self._unfinished.take(key, version, message) or self.send(
+            key, message, highest=highest, timeout_ms=timeout_ms
+        )
+        if not self.has_come(pending, left_ms):
+            self._unfinished.put(pending)
+            raise self.silence(pending)
         return self.result(pending, expected)
 
     def send(

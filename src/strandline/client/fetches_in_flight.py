@@ -7,9 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from strandline.client.connection import Connection, Pending
+from strandline.client.connection import Connection
 from strandline.client.fetch_session import FetchSession
 from strandline.client.fetching import FetchFrom
+from strandline.client.pending import Pending
 from strandline.errors import ProtocolError
 from strandline.types import BrokerId, TopicPartition
 

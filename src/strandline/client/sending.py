@@ -16,9 +16,10 @@ from typing import Final
 
 from strandline.client.asking import Asking
 from strandline.client.cluster import ClusterClient
-from strandline.client.connection import Connection, Pending
+from strandline.client.connection import Connection
 from strandline.client.coordinator_client import Ask, Outcome
 from strandline.client.delivery import Batch, Outcomes
+from strandline.client.pending import Pending
 from strandline.client.produce_messages import encode_batch, highest_version, produce_request
 from strandline.client.produce_policy import ProducePolicy
 from strandline.client.produce_queues import ProduceQueues

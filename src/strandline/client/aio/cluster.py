@@ -138,7 +138,10 @@ class AsyncClusterClient:
             view = await self.refresh([name], may_create=may_create)
             found = view.topics.get(name)
             if found is not None:
-                return found
+                is_there = partition is None or partition in found.partitions
+                if is_there or not await backoff.maybe_wait():
+                    return found
+                continue
             error, is_appearing = topic_refusal(view, name)
             if not is_appearing or not await backoff.maybe_wait():
                 raise error

@@ -15,7 +15,7 @@ from typing import Final
 
 from strandline.client.aborted import AbortedFilter
 from strandline.client.cluster import ClusterClient
-from strandline.client.connection import Connection, Pending
+from strandline.client.connection import Connection
 from strandline.client.fetching import (
     FetchFrom,
     FetchSettings,
@@ -25,6 +25,7 @@ from strandline.client.fetching import (
     highest_version,
 )
 from strandline.client.offsets import EARLIEST, LATEST, list_offsets
+from strandline.client.pending import Pending
 from strandline.client.refusal import check
 from strandline.client.retry import is_worth_waiting_for
 from strandline.errors import CorruptRecords, ErrorCode, MalformedFrame, ProtocolError
