@@ -83,13 +83,12 @@ def test_asyncio_clients_find_them_too(broker: BrokerThread, name: str) -> None:
     run(work())
 
 
-def test_what_was_told_just_now_is_not_asked_again() -> None:
-    router = Router(ClientSettings(retry_backoff_ms=100), Random(1), [Address("one", 9092)])
+def test_what_is_known_is_used_while_it_is_fresh_and_has_the_partition() -> None:
+    router = Router(ClientSettings(metadata_age_max_ms=100), Random(1), [Address("one", 9092)])
     assert router.usable_topic("t", 1000) is None
     parts = [MetadataResponsePartition(partition_index=0, leader_id=1)]
     topic = MetadataResponseTopic(name="t", partitions=parts)
     router.learn(MetadataResponse(topics=[topic]), 1000)
-    found = [router.usable_topic("t", now_ms, 1) for now_ms in (1000, 1099, 1100)]
-    assert [each is not None for each in found] == [True, True, False]
-    assert router.usable_topic("t", 1100, 0) is not None
-    assert router.usable_topic("t", 1100) is not None
+    for partition, is_used in ((None, True), (0, True), (1, False)):
+        assert (router.usable_topic("t", 1099, partition) is not None) == is_used
+        assert router.usable_topic("t", 1100, partition) is None

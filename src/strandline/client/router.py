@@ -113,15 +113,10 @@ class Router:
     def usable_topic(
         self, name: str, now_ms: int, partition: int | None = None
     ) -> TopicInfo | None:
-        """A topic that need not be asked for. If it is known to lack the partition it has to be:
-        partitions are added, and not taken away. What was told just now is not asked again."""
-        known = self.topic(name)
-        if known is None or not self.is_fresh(name, now_ms):
-            return None
-        if partition is None or partition in known.partitions:
-            return known
-        is_new = now_ms - self._refreshed_ms[name] < self._settings.retry_backoff_ms
-        return known if is_new else None
+        """A topic that need not be asked for. If it is known to lack the partition it has to be,
+        however new that is: partitions are added, and not taken away."""
+        known = self.suitable_topic(name, partition)
+        return known if known is not None and self.is_fresh(name, now_ms) else None
 
     def stale_at_ms(self, topics: Iterable[str]) -> int:
         """When the first of these topics, of which all are known, must be asked for again."""
