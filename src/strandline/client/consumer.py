@@ -242,9 +242,8 @@ class Consumer:
 
     def _former(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         """Those whose topics are other ones now: what was read is no place in them."""
-        topics = self._cluster.view.topics
-        positions = self._positions
-        return [at for at in partitions if positions.is_of_former(at, topics[at.topic].topic_id)]
+        view = self._cluster.view
+        return [at for at in partitions if self._positions.is_of_former(at, view.topic_id(at))]
 
     def _begin_anew(self, former: list[TopicPartition]) -> None:
         if self._reset is None:

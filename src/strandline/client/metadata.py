@@ -56,6 +56,11 @@ class ClusterView:
     topics: Mapping[str, TopicInfo] = field(default_factory=dict)
     refused: Mapping[str, int] = field(default_factory=dict)
 
+    def topic_id(self, partition: TopicPartition) -> TopicId:
+        """The id of a partition's topic; the nil one if it is not known."""
+        topic = self.topics.get(partition.topic)
+        return NO_TOPIC_ID if topic is None else topic.topic_id
+
 
 class Learned(NamedTuple):
     """What an answer told, and what of it was not new."""

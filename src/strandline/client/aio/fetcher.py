@@ -204,9 +204,8 @@ class AsyncFetcher:
 
     def _former(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         """Those whose topics are other ones now: what was read is no place in them."""
-        topics = self._cluster.view.topics
-        positions = self._positions
-        return [at for at in partitions if positions.is_of_former(at, topics[at.topic].topic_id)]
+        view = self._cluster.view
+        return [at for at in partitions if self._positions.is_of_former(at, view.topic_id(at))]
 
     async def _begin_anew(self, former: list[TopicPartition]) -> None:
         if self._reset is None:
@@ -282,10 +281,12 @@ class AsyncFetcher:
         for partition, info in idle.items():
             if not self._absences.is_due(partition, now_ms()):
                 continue  # its leader has just failed to answer
-            alive = self._cluster.view.brokers
-            broker = self._positions.broker_for(partition, info, alive, now_ms())
-            told = self._cluster.view.topics[partition.topic].topic_id
-            topic_id = self._positions.topic_of(partition, told)
+            view = self._cluster.view
+            topic = view.topics.get(partition.topic)
+            if topic is None:
+                continue  # it has gone since
+            broker = self._positions.broker_for(partition, info, view.brokers, now_ms())
+            topic_id = self._positions.topic_of(partition, topic.topic_id)
             asked = self._positions.fetch_from(partition, topic_id, info)
             wanted.setdefault(broker, {})[partition] = asked
         wait_ms = min(max_wait_ms, _MAX_WAIT_MS_MAX)
