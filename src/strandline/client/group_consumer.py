@@ -163,12 +163,17 @@ class GroupConsumer:
         others. Raises `ProtocolError`: what `Consumer.poll` does, and what ends the membership
         (FENCED_INSTANCE_ID, GROUP_AUTHORIZATION_FAILED, INVALID_SESSION_TIMEOUT...).
         """
-        return self._first(self._poll_records, timeout_ms) or []
+        empty: dict[TopicPartition, FetchedRecords] = {}
 
-    def _poll_records(self, timeout_ms: int) -> list[FetchedRecords] | None:
-        """None if only such answers came as hold no records: they are no reason to end a poll."""
-        found = self._consumer.poll(timeout_ms)
-        return found if any(each.records for each in found) else None
+        def read(slice_ms: int) -> list[FetchedRecords] | None:
+            found = self._consumer.poll(slice_ms)
+            if any(each.records for each in found):
+                return [*empty.values(), *found]
+            # Answers without records are no reason to return before the time is up.
+            empty.update((each.topic_partition, each) for each in found)
+            return None
+
+        return self._first(read, timeout_ms) or list(empty.values())
 
     def next_record(self, timeout_ms: int) -> tuple[TopicPartition, Record] | None:
         """The record that comes first within the time; None if none does. All before it count as
