@@ -38,7 +38,8 @@ ClusterAction of the cluster and Describe of all topics.
 
 - An ACL allows or denies a principal (or `User:*`) an operation (or All), from an address (or
   `*`), on resources: one by its name, all whose names begin with a prefix, or all of the type
-  (`*`).
+  (`*`). Addresses are compared as such: `0:0:0:0:0:0:0:1`, as Java writes it, is `::1`. An ACL is
+  listed and removed under the text with which it was made.
 - One ACL that denies is stronger than all that allow.
 - Read, Write, Delete and Alter of a resource imply Describe, AlterConfigs implies DescribeConfigs.
   A denial implies nothing.
