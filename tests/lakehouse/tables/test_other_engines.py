@@ -137,12 +137,13 @@ def test_features_that_readers_need_not_know_are_no_obstacle(delta: TableWorld) 
 
 def test_features_that_are_not_written_are_no_fight_between_writers(delta: TableWorld) -> None:
     """Neither for a batch nor for a column; the rows can still be read."""
-    commit(delta, protocol([], ["rowTracking", "domainMetadata"]))
+    commit(delta, protocol([], ["rowTracking", "domainMetadata", "of-another-release"]))
     delta.reopen()
     assert delta.offsets() == [0, 1, 2, 3]
     for value in ({"a": 5}, {"a": 5, "new": 1}):
-        with pytest.raises(BadTable, match=r"does not write: .*RowTracking.*DROP FEATURE"):
+        with pytest.raises(BadTable, match=r"does not write: .*RowTracking.*DROP FEATURE") as told:
             delta.batch("q", 2, [value], start=4)
+        assert re.search(r"[:,] of-another-release[.,]", str(told.value))
     with pytest.raises(BadTable, match="does not write"):
         delta.store.compact(min_files=2)
     assert delta.reopen().state().version == 4

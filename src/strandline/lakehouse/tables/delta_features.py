@@ -23,6 +23,8 @@ _READ: Final = frozenset({"columnMapping", "timestampNtz", "v2Checkpoint", "vacu
 """Features of readers with which files mean what they hold; whether names are mapped, `_MAPPING`
 says."""
 _UNWRITTEN: Final = re.compile(r"table features required: \[([^\]]*)\]", re.IGNORECASE)
+_UNKNOWN: Final = re.compile(r'Unknown\("([^"]*)"\)')
+"""How delta-rs calls a feature that it has never heard of."""
 
 
 def check_readable(directory: Location, table: DeltaTable) -> None:
@@ -35,7 +37,8 @@ def check_readable(directory: Location, table: DeltaTable) -> None:
             f"{here} was given the feature {_DELETIONS}: rows that another engine deleted are "
             "still in its files, and this package would show them. Apply the deletions in Spark "
             f"(REORG TABLE delta.`{directory.spark}` APPLY (PURGE)), and drop the feature ({alter} "
-            f"DROP FEATURE {_DELETIONS} TRUNCATE HISTORY)."
+            f"DROP FEATURE {_DELETIONS} TRUNCATE HISTORY, which Delta does when it is asked again "
+            "a day later)."
         )
     mode = table.metadata().configuration.get(_MAPPING, "none")
     if mode != "none":
@@ -56,8 +59,9 @@ def check_writable(directory: Location, error: Exception) -> None:
     """Raises BadTable for an error that says that delta-rs does not write a table's features."""
     found = _UNWRITTEN.search(str(error))
     if found is not None:
+        names = _UNKNOWN.sub(r"\1", found[1])
         raise BadTable(
             f"The Delta table in {directory} was given features that this package does not write: "
-            f"{found[1]}. Drop them in Spark (ALTER TABLE delta.`{directory.spark}` DROP FEATURE), "
-            "or make another table."
+            f"{names}. Drop them in Spark (ALTER TABLE "
+            f"delta.`{directory.spark}` DROP FEATURE ... TRUNCATE HISTORY), or make another table."
         ) from error
