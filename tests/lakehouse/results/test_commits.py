@@ -50,6 +50,18 @@ def test_batches_are_recognised(options: dict[str, str]) -> None:
     assert [each.kind for each in world.store.history()][:2] == ["batch", "compaction"]
 
 
+def test_a_table_that_lost_its_marks_is_refused(tmp_path: Path) -> None:
+    """No batch could be known again."""
+    world = ResultWorld(path=str(tmp_path / "counts"))
+    world.batch("q", 0, [("B", 1)])
+    for path in (world.store.spec.directory().local / "_delta_log").glob("*.json"):
+        lines = path.read_text().splitlines(keepends=True)
+        path.write_text("".join(line for line in lines if '"txn"' not in line))
+    with pytest.raises(BadTable, match="counts has lost its marks"):
+        world.batch("q", 0, [("B", 1)])
+    assert world.rows() == [("B", 1)]
+
+
 def test_rows_by_key(options: dict[str, str]) -> None:
     """A null is a key, fields of structs are parts of keys, and files without hits stay."""
     schema = {"w": pa.struct({"s": TIME, "e": TIME}), "city": pa.string(), "count": pa.int32()}

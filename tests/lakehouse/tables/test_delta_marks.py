@@ -15,7 +15,11 @@ from strandline.lakehouse.locations import stores
 from strandline.lakehouse.locations.location import Location
 from strandline.lakehouse.tables.delta_marks import MarkReader, Marks
 from strandline.lakehouse.tables.delta_snapshot import DeltaSnapshot
-from tests.lakehouse.tables.table_world import TableWorld
+from strandline.lakehouse.tables.errors import BadTable
+from strandline.lakehouse.tables.iceberg import IcebergSnapshot
+from strandline.lakehouse.tables.identity import OffsetRange
+from strandline.types import TopicPartition
+from tests.lakehouse.tables.table_world import TOPIC, TableWorld
 
 
 def _log(table: TableWorld) -> Path:
@@ -51,6 +55,95 @@ def _set_elsewhere(table: TableWorld, marks: dict[str, int], said: str = "") -> 
             app_transactions=[Transaction(name, number) for name, number in marks.items()],
         ),
     )
+
+
+def _undated(table: TableWorld) -> set[str]:
+    """Marks of the table's own that a checkpoint of Spark's leaves out, if it has the property."""
+    newest: dict[str, int | None] = {}
+    for path in sorted(_log(table).glob("*.json")):
+        for line in path.read_text().splitlines():
+            if (mark := json.loads(line).get("txn")) is not None:
+                newest[mark["appId"]] = mark.get("lastUpdated")
+    return {name for name, at in newest.items() if at is None and name.startswith("strandline/")}
+
+
+def _as_earlier(table: TableWorld) -> set[str]:
+    """Take the time off the table's own marks, as releases before left them; gives their names."""
+    names = set()
+    for path in _log(table).glob("*.json"):
+        actions = [json.loads(line) for line in path.read_text().splitlines()]
+        for mark in (action["txn"] for action in actions if "txn" in action):
+            if mark["appId"].startswith("strandline/"):
+                del mark["lastUpdated"]
+                names.add(mark["appId"])
+        path.write_text("".join(json.dumps(action) + "\n" for action in actions))
+    return names
+
+
+def test_marks_of_the_tables_own_are_not_forgotten(tmp_path: Path) -> None:
+    """By delta-rs here, which forgets those of queries; by Spark in `test_spark_writer`."""
+    table = TableWorld(tmp_path / "t", columns={"n": "long"})
+    for partition in range(2):
+        table.batch("q", partition, [{"n": 1}, b"bad"], partition=partition)
+    assert _undated(table) == set()
+    before = _read(table)
+    table.store.checkpoint()
+    assert _read(table) == before
+    assert before.undated == frozenset()
+
+
+@pytest.mark.parametrize("has_checkpoint", [False, True])
+def test_marks_without_a_time_get_one_with_the_next_commit(
+    tmp_path: Path, has_checkpoint: bool
+) -> None:
+    """Also those of partitions that it has nothing of; and before Spark is told to forget marks."""
+    table = TableWorld(tmp_path / "t", columns={"n": "long"})
+    for partition in range(2):
+        table.batch("q", partition, [{"n": 1}, b"bad"], partition=partition)
+    names = _as_earlier(table)
+    if has_checkpoint:
+        DeltaTable(str(table.spec.directory())).create_checkpoint()
+    before = _read(table)
+    assert before.undated == _undated(table) == names
+    DeltaTable(str(table.spec.directory())).alter.set_table_properties(
+        {"delta.setTransactionRetentionDuration": "interval 6 days"}
+    )
+    table.reopen().checkpoint()
+    properties = DeltaTable(str(table.spec.directory())).metadata().configuration
+    assert properties["delta.setTransactionRetentionDuration"] == "interval 6 days"
+    table.batch("q", 2, [{"n": 1}], start=2)
+    assert _undated(table) == set()
+    assert _read(table).undated == frozenset()
+    moved = {name: value for name, value in _read(table).values.items() if "/1/" in name}
+    assert moved == {name: value for name, value in before.values.items() if "/1/" in name}
+    table.store.checkpoint()
+    properties = DeltaTable(str(table.spec.directory())).metadata().configuration
+    assert properties["delta.setTransactionRetentionDuration"] == "interval 7 days"
+    assert table.reopen().state().frontiers.keys() == {
+        TopicPartition(TOPIC, partition) for partition in range(2)
+    }
+
+
+@pytest.mark.parametrize("table_format", ["delta", "iceberg"])
+def test_a_table_that_lost_its_marks_is_refused(tmp_path: Path, table_format: str) -> None:
+    """A batch would begin at the topic's first record, and double all rows."""
+    table = TableWorld(tmp_path / "t", format=table_format)
+    table.batch("q", 0, [{"n": 1}, {"n": 2}])
+    snapshot = table.store.backend.load()
+    if isinstance(snapshot, IcebergSnapshot):
+        names = [each for each in snapshot.table.properties if each.startswith("strandline/")]
+        with snapshot.table.transaction() as change:
+            change.remove_properties(*names)
+    else:
+        for path in _log(table).glob("*.json"):
+            lines = path.read_text().splitlines(keepends=True)
+            path.write_text("".join(line for line in lines if '"txn"' not in line))
+    table.reopen()
+    with pytest.raises(BadTable, match=r"flights has lost its marks.* has commit 1, .*double"):
+        table.batch("new", 0, [{"n": 1}, {"n": 2}])
+    with pytest.raises(BadTable, match="has lost its marks"):
+        table.store.declare_lost([OffsetRange(TOPIC, 0, 0, 2)])
+    assert table.offsets() == [0, 1]
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ from strandline.lakehouse.tables.store import TableStore, open_store
 from strandline.lakehouse.tables.written import WrittenFile
 from strandline.types import TopicPartition
 from tests.lakehouse.conftest import DELTA_JARS
+from tests.lakehouse.results.result_world import ResultWorld
 from tests.lakehouse.tables.table_world import TOPIC, TableWorld, Value
 from tests.lakehouse.tables.test_crashes import Crash, crash_at
 
@@ -320,6 +322,42 @@ def test_a_batch_lands_once_wherever_its_commit_crashes(
         assert table.offsets() == [0, 1, 2, 4, 5, 7]
         assert table.letters() == [3, 8]
         assert table.late() == [6]
+
+
+def test_another_spark_joins_files_and_leaves_what_the_table_knows(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Its checkpoint leaves out marks whose time has passed, and those that have none."""
+    table = TableWorld(tmp_path / "t", columns={"n": "long"})
+    for partition in range(2):
+        table.batch("q", 0 if not partition else 1, [{"n": 1}, b"bad"], partition=partition)
+    before = table.store.state()
+    place = f"delta.`{table.spec.directory().spark}`"
+    spark.sql(f"alter table {place} set tblproperties ('delta.checkpointInterval' = '1')")
+    spark.sql(f"optimize {place}")
+    log = (table.spec.directory() / "_delta_log").local
+    version = table.reopen().state().version
+    assert (log / f"{version:020}.checkpoint.parquet").exists()
+    assert len(table.store.files()) == 1
+    after = table.store.state()
+    assert (after.frontiers, after.sequence) == (before.frontiers, before.sequence)
+    assert table.batch("q", 1, [{"n": 1}, b"bad"], partition=1).outcome == REPLAYED
+    assert table.batch("fresh", 0, [{"n": 1}, b"bad", {"n": 2}]).rows == 1
+    assert table.offsets() == [0, 2, 0]
+
+
+def test_a_key_of_a_time_is_there_once_after_another_spark_joined_its_files(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    moment = datetime(2026, 3, 1, 1, 2, 3, 456_789, tzinfo=UTC)
+    schema = {"at": pa.timestamp("us", "UTC"), "n": pa.int32()}
+    world = ResultWorld(path=str(tmp_path / "times"), keys="at")
+    for number in range(2):
+        world.batch("q", number, [(moment - timedelta(days=number), 1)], schema=schema)
+    spark.sql(f"optimize delta.`{world.store.spec.directory().spark}`")
+    assert len(world.store.files()) == 1
+    world.batch("q", 2, [(moment, 2)], schema=schema)
+    assert [row[1] for row in world.rows()] == [1, 2]
 
 
 def test_what_spark_s_writer_needs_is_said(make_table: MakeTable, spark: SparkSession) -> None:

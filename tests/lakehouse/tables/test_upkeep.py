@@ -16,11 +16,18 @@ from strandline.errors import InvalidSetting
 from strandline.lakehouse.pipeline.events import Event, Notice
 from strandline.lakehouse.pipeline.keeping import EVERY_S, Keeper
 from strandline.lakehouse.pipeline.options import RunOptions
-from strandline.lakehouse.tables import delta, expiring, iceberg_upkeep, marks, settling
+from strandline.lakehouse.tables import (
+    delta,
+    delta_upkeep,
+    expiring,
+    iceberg_upkeep,
+    marks,
+    settling,
+)
 from strandline.lakehouse.tables.backend import Change
 from strandline.lakehouse.tables.committing import REPLAYED
 from strandline.lakehouse.tables.definition import EXPIRED
-from strandline.lakehouse.tables.delta_upkeep import dated, upkeep_properties
+from strandline.lakehouse.tables.delta_upkeep import FOR_GOOD_MS, dated, upkeep_properties
 from strandline.lakehouse.tables.expiring import Expired
 from strandline.lakehouse.tables.explaining import explain
 from strandline.lakehouse.tables.history import describe
@@ -263,7 +270,9 @@ def test_marks_of_queries_that_ended_go(
 ) -> None:
     """And nothing else: no record is doubled, and the table is where it was."""
     monkeypatch.setattr(iceberg_upkeep, "SNAPSHOTS_KEPT", 1)
-    monkeypatch.setattr(delta, "dated", lambda mark, now_ms: 1000 if mark == "old" else None)
+    monkeypatch.setattr(
+        delta_upkeep, "dated", lambda mark, _: 1000 if mark == "old" else FOR_GOOD_MS
+    )
     table = make_table()
     table.batch("old", 0, [{"n": 1}])
     table.batch("new", 0, [{"n": 2}], start=1)
@@ -276,10 +285,10 @@ def test_marks_of_queries_that_ended_go(
     assert table.offsets() == [0, 1]
 
 
-def test_a_mark_of_the_tables_own_has_no_time() -> None:
+def test_a_mark_of_the_tables_own_has_a_time_that_never_passes() -> None:
     assert dated("8f14e45f-ceea-467f-a9f0-000000000000", 5) == 5
     for name in (marks.SEQUENCE, marks.WRITER, marks.WATERMARK, marks.side_mark("late")):
-        assert dated(name, 5) is None
+        assert dated(name, 5) == FOR_GOOD_MS
     kept = upkeep_properties(None, for_spark=True)
     assert "delta.setTransactionRetentionDuration" not in kept, "Delta's writer dates all marks"
 

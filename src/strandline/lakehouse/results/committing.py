@@ -23,7 +23,7 @@ from strandline.lakehouse.results.options import ResultOptions
 from strandline.lakehouse.tables import marks
 from strandline.lakehouse.tables.backend import Change, Conflict, DataFile, Snapshot
 from strandline.lakehouse.tables.caring import care_for
-from strandline.lakehouse.tables.committing import COMMITTED, REPLAYED, CommitResult
+from strandline.lakehouse.tables.committing import COMMITTED, REPLAYED, CommitResult, check_marks
 from strandline.lakehouse.tables.definition import partitioning
 from strandline.lakehouse.tables.dividing import check_divided
 from strandline.lakehouse.tables.errors import BadTable, FencedWriter, SchemaMoved, TableError
@@ -109,6 +109,7 @@ class ResultCommitter:
         check_divided((one for each in writes for one in each.files), partitioning(self._spec))
         for _ in range(_ATTEMPTS):
             snapshot = self._backend.load()
+            check_marks(self._spec, snapshot)
             if batch.query_id and self._is_known(snapshot, batch):
                 sequence = snapshot.mark(marks.SEQUENCE) or 0
                 return CommitResult(REPLAYED, sequence, snapshot.version)

@@ -20,7 +20,7 @@ from strandline.lakehouse.tables import marks
 from strandline.lakehouse.tables.backend import Backend, Change, Conflict, DataFile, Snapshot
 from strandline.lakehouse.tables.definition import DEAD_LETTERS, TableSpec, partitioning
 from strandline.lakehouse.tables.dividing import check_divided
-from strandline.lakehouse.tables.errors import FencedWriter, SchemaMoved
+from strandline.lakehouse.tables.errors import BadTable, FencedWriter, SchemaMoved
 from strandline.lakehouse.tables.files import PartitionedFiles, remove_files
 from strandline.lakehouse.tables.history import BATCH, LOSS, REPLAY, Counts, SideChange, describe
 from strandline.lakehouse.tables.identity import BatchIdentity, OffsetRange
@@ -103,6 +103,7 @@ class Committer:
             snapshot = self.settled()
             known = snapshot.mark(marks.query_mark(identity.query_id))
             sequence = snapshot.mark(marks.SEQUENCE) or 0
+            check_marks(self._spec, snapshot)
             if known is not None and known >= identity.batch_id:
                 return CommitResult(REPLAYED, sequence, snapshot.version)
             self._check_fence(snapshot, identity.query_id, known)
@@ -132,6 +133,7 @@ class Committer:
         identity = BatchIdentity(LOSS, 0, ends, tuple(lost))
         for _ in range(_ATTEMPTS):
             snapshot = self.settled()
+            check_marks(self._spec, snapshot)
             ranges = new_ranges(identity, partial(marks.read_frontier, snapshot.mark))
             if not ranges:
                 sequence = snapshot.mark(marks.SEQUENCE) or 0
@@ -256,6 +258,19 @@ class Committer:
         made = files.finish()
         check_written(self._spec.directory(DEAD_LETTERS), made)
         return made
+
+
+def check_marks(spec: TableSpec, snapshot: Snapshot) -> None:
+    """Raises BadTable for a table that had marks, and has none: a batch would double its rows."""
+    if snapshot.mark(marks.SEQUENCE) is not None:
+        return
+    for commit in snapshot.history(None):
+        if (sequence := commit.metadata.get("sequence")) is not None:
+            raise BadTable(
+                f"The table {spec.name} has lost its marks, which say what is in it: its history "
+                f"has commit {sequence}, and another engine removed what that noted. A batch could "
+                "double rows. Put a copy of the table from before in its place, or make a new one."
+            )
 
 
 def _side_changes(

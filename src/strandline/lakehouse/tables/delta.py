@@ -27,7 +27,6 @@ from deltalake import (
     DeltaTable,
     PostCommitHookProperties,
     Schema,
-    Transaction,
     write_deltalake,
 )
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
@@ -55,9 +54,10 @@ from strandline.lakehouse.tables.delta_snapshot import (
     FOR_SPARK,
     METADATA,
     DeltaSnapshot,
+    own,
     own_table,
 )
-from strandline.lakehouse.tables.delta_upkeep import dated, upkeep_properties
+from strandline.lakehouse.tables.delta_upkeep import transactions, upkeep_properties
 from strandline.lakehouse.tables.errors import BadTable, TableExists, TableMissing
 from strandline.lakehouse.tables.names import OwnNames
 from strandline.lakehouse.tables.removals import old_files
@@ -235,6 +235,7 @@ class DeltaBackend:
         removes: Sequence[DataFile] | None,
     ) -> int:
         table = own_table(snapshot)
+        marks = {**(own(snapshot).undated() or {}), **change.marks}
         now_ms = int(time.time() * 1000)
         actions: list[AddAction | RemoveAction] = [
             self._add(item, snapshot.schema, now_ms, same_rows=change.same_rows)
@@ -255,10 +256,7 @@ class DeltaBackend:
                     commit_properties=CommitProperties(
                         custom_metadata={METADATA: json.dumps(change.metadata)},
                         max_commit_retries=0,
-                        app_transactions=[
-                            Transaction(name, number, dated(name, now_ms))
-                            for name, number in change.marks.items()
-                        ],
+                        app_transactions=transactions(marks, now_ms),
                     ),
                 )
         except (DeltaError, OSError) as error:
@@ -269,7 +267,7 @@ class DeltaBackend:
             if self._directory.is_local:
                 raise
             raise OutcomeUnknown(sentence(self._directory, "committed to", error)) from error
-        self._marks.made(snapshot.version + 1, change.marks)
+        self._marks.made(snapshot.version + 1, marks)
         return snapshot.version + 1
 
     def tidy(self, snapshot: Snapshot) -> None:
@@ -283,7 +281,9 @@ class DeltaBackend:
         if self._directory.is_local:
             stores.remove(log / "._last_checkpoint.crc")
         try:
-            if not self._upkeep.items() <= table.metadata().configuration.items():
+            lacks = not self._upkeep.items() <= table.metadata().configuration.items()
+            # They make Spark forget marks without a time, which the next commit gives one.
+            if lacks and own(snapshot).undated() == {}:
                 # Another writer may be first; then the next time.
                 with suppress(CommitFailedError), self._alone(snapshot):
                     table.alter.set_table_properties(dict(self._upkeep), raise_if_not_exists=False)

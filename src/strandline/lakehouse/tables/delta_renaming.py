@@ -21,6 +21,7 @@ from deltalake import DeltaTable
 from deltalake.transaction import AddAction
 
 from strandline.lakehouse.locations.location import Location
+from strandline.lakehouse.tables.delta_upkeep import dated
 from strandline.lakehouse.tables.errors import BadTable
 
 _PROTOCOL = (1, 2)
@@ -64,7 +65,7 @@ def renaming(
         {"metaData": _metadata(table, names, configuration)},
         *({"remove": each} for each in _removes(table, now_ms)),
         *({"add": _add(each)} for each in adds),
-        *({"txn": {"appId": name, "version": number}} for name, number in marks.items()),
+        *({"txn": _mark(name, number, now_ms)} for name, number in marks.items()),
     ]
 
 
@@ -85,6 +86,10 @@ def put(directory: Location, version: int, actions: Sequence[Mapping[str, Any]])
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def _mark(name: str, number: int, now_ms: int) -> dict[str, Any]:
+    return {"appId": name, "version": number, "lastUpdated": dated(name, now_ms)}
 
 
 def _metadata(

@@ -64,13 +64,22 @@ class DeltaSnapshot:
 
     def mark(self, name: str) -> int | None:
         """As `Snapshot.mark`."""
-        values, complete = self._marks
+        values, complete, _ = self._marks
         if complete or name in values:
             return values.get(name)
         found: int | None = self._table.transaction_version(name)
         if self._table.version() == self.version:
             values[name] = found
         return found
+
+    def undated(self) -> Mapping[str, int] | None:
+        """Marks of the table's own that have no time yet; None if that is not known."""
+        if not self._marks.complete:
+            return None
+        values = self._marks.values
+        return {
+            name: number for name in self._marks.undated if (number := values[name]) is not None
+        }
 
     def files(self) -> list[DataFile]:
         """As `Snapshot.files`."""
@@ -116,13 +125,18 @@ class DeltaSnapshot:
         ]
 
 
-def own_table(snapshot: Snapshot) -> DeltaTable:
-    """The table of a snapshot, still as it was there. Raises Conflict, BadTable."""
+def own(snapshot: Snapshot) -> DeltaSnapshot:
+    """A snapshot whose table is still as it was there. Raises Conflict, BadTable."""
     if not isinstance(snapshot, DeltaSnapshot):
         raise BadTable("A snapshot of another format was handed to a Delta table.")
     if snapshot.table.version() != snapshot.version:
         raise Conflict("The table has moved on.")
-    return snapshot.table
+    return snapshot
+
+
+def own_table(snapshot: Snapshot) -> DeltaTable:
+    """The table of a snapshot. Raises as `own`."""
+    return own(snapshot).table
 
 
 def _metadata_of(entry: Mapping[str, Any]) -> Mapping[str, object]:
