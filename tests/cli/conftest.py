@@ -26,6 +26,20 @@ DEADLINE_S = 240
 """For a machine with ten times as much to do as it can: it only bounds what hangs."""
 
 
+@pytest.fixture(autouse=True)
+def heard_hangups() -> Iterator[None]:
+    """SIGHUP as from a terminal, also for commands that are started by tests under `nohup`."""
+    before = signal.getsignal(signal.SIGHUP)
+    if before is not signal.SIG_IGN:
+        yield
+        return
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
 class Ended(NamedTuple):
     """What a run of the command left."""
 

@@ -81,10 +81,13 @@ def test_a_signal_before_a_broker_is_ready_ends_it_in_order(
         stderr=subprocess.PIPE,
         text=True,
     ) as process:
-        connection, _ = silent.accept()  # now it waits for ZooKeeper
-        with connection:
-            process.send_signal(number)
-            out, err = process.communicate(timeout=DEADLINE_S)
+        try:
+            connection, _ = silent.accept()  # now it waits for ZooKeeper
+            with connection:
+                process.send_signal(number)
+                out, err = process.communicate(timeout=DEADLINE_S)
+        finally:
+            process.kill()
     assert process.returncode == 0, err
     assert out.splitlines() == [
         "Stopping before the start is done. Ctrl-C again stops at once.",
@@ -109,7 +112,10 @@ run_until_stopped(start)
 def test_a_second_ctrl_c_ends_a_start_that_lets_nothing_else_run() -> None:
     with subprocess.Popen([sys.executable, "-c", BUSY], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
-        for _ in range(2):
-            assert process.stdout.readline() == b"busy\n"
-            process.send_signal(signal.SIGINT)
-        assert process.wait(DEADLINE_S) == 130
+        try:
+            for _ in range(2):
+                assert process.stdout.readline() == b"busy\n"
+                process.send_signal(signal.SIGINT)
+            assert process.wait(DEADLINE_S) == 130
+        finally:
+            process.kill()

@@ -13,8 +13,10 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 
 from strandline.lakehouse.locations import stores
 from strandline.lakehouse.locations.location import Location
+from strandline.lakehouse.tables import marks
 from strandline.lakehouse.tables.delta_marks import MarkReader, Marks
 from strandline.lakehouse.tables.delta_snapshot import DeltaSnapshot
+from strandline.lakehouse.tables.delta_upkeep import FOR_GOOD_MS, dated, upkeep_properties
 from strandline.lakehouse.tables.errors import BadTable
 from strandline.lakehouse.tables.iceberg import IcebergSnapshot
 from strandline.lakehouse.tables.identity import OffsetRange
@@ -78,6 +80,14 @@ def _as_earlier(table: TableWorld) -> set[str]:
                 names.add(mark["appId"])
         path.write_text("".join(json.dumps(action) + "\n" for action in actions))
     return names
+
+
+def test_a_mark_of_the_tables_own_has_a_time_that_never_passes() -> None:
+    assert dated("8f14e45f-ceea-467f-a9f0-000000000000", 5) == 5
+    for name in (marks.SEQUENCE, marks.WRITER, marks.WATERMARK, marks.side_mark("late")):
+        assert dated(name, 5) == FOR_GOOD_MS
+    kept = upkeep_properties(None, for_spark=True)
+    assert "delta.setTransactionRetentionDuration" not in kept, "Delta's writer dates all marks"
 
 
 def test_marks_of_the_tables_own_are_not_forgotten(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from strandline.lakehouse.tables import (
 from strandline.lakehouse.tables.backend import Change
 from strandline.lakehouse.tables.committing import REPLAYED
 from strandline.lakehouse.tables.definition import EXPIRED
-from strandline.lakehouse.tables.delta_upkeep import FOR_GOOD_MS, dated, upkeep_properties
+from strandline.lakehouse.tables.delta_upkeep import FOR_GOOD_MS
 from strandline.lakehouse.tables.expiring import Expired
 from strandline.lakehouse.tables.explaining import explain
 from strandline.lakehouse.tables.history import describe
@@ -283,14 +283,6 @@ def test_marks_of_queries_that_ended_go(
     assert store.state().frontiers == state.frontiers
     assert table.batch("old", 0, [{"n": 1}]).outcome == "nothing_new"
     assert table.offsets() == [0, 1]
-
-
-def test_a_mark_of_the_tables_own_has_a_time_that_never_passes() -> None:
-    assert dated("8f14e45f-ceea-467f-a9f0-000000000000", 5) == 5
-    for name in (marks.SEQUENCE, marks.WRITER, marks.WATERMARK, marks.side_mark("late")):
-        assert dated(name, 5) == FOR_GOOD_MS
-    kept = upkeep_properties(None, for_spark=True)
-    assert "delta.setTransactionRetentionDuration" not in kept, "Delta's writer dates all marks"
 
 
 @pytest.mark.parametrize("name", ["expire_rows_ms", "keep_history_ms", "vacuum_ms"])
