@@ -8,24 +8,19 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from tests.client.between import Between
 from tests.client.conftest import PATIENCE_S, BrokerThread
 
-_RECEIVE_BYTES = 64 * 1024
-"""So little is taken while nothing is let through."""
 
-
-class Stalling:
+class Stalling(Between):
     """Passes bytes on in both directions."""
 
+    receive_bytes = 64 * 1024  # so little is taken while nothing is let through
+
     def __init__(self) -> None:
-        self.target = ("", 0)
         self._passes = threading.Event()
         self._passes.set()
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BYTES)
-        self.port = int(self._listener.getsockname()[1])
-        self._threads = [threading.Thread(target=self._accept)]
-        self._threads[0].start()
+        super().__init__()
 
     def hold(self) -> None:
         """Let nothing through any more, in either direction."""
@@ -36,23 +31,12 @@ class Stalling:
         self._passes.set()
 
     def close(self) -> None:
+        """See `Between`; what is held up is let through."""
         self.release()
-        self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        for thread in self._threads:
-            thread.join(PATIENCE_S)
+        super().close()
 
-    def _accept(self) -> None:
-        while True:
-            try:
-                near, _ = self._listener.accept()
-            except OSError:
-                return
-            thread = threading.Thread(target=self._serve, args=(near,))
-            self._threads.append(thread)
-            thread.start()
-
-    def _serve(self, near: socket.socket) -> None:
+    def serve(self, near: socket.socket) -> None:
+        """See `Between`."""
         with near, socket.create_connection(self.target) as far:
             back = threading.Thread(target=self._copy, args=(far, near))
             back.start()

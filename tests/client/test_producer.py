@@ -24,7 +24,8 @@ from strandline.protocol.schema import decode_response
 from strandline.records.codec import Codec
 from strandline.records.record import Record
 from strandline.types import NO_OFFSET, TopicPartition
-from tests.client.conftest import FAST, PATIENCE_S
+from tests.client.between import Between
+from tests.client.conftest import FAST
 from tests.node.world import joined
 
 
@@ -224,34 +225,14 @@ def test_a_broker_that_stays_away_fails_records(start_broker_at: Callable[..., A
     broker.start()
 
 
-class LosesAnAnswer:
+class LosesAnAnswer(Between):
     """Stands between clients and a broker and drops the answer to the first produce request."""
 
     def __init__(self) -> None:
-        self.target = ("", 0)
         self.lost = 0
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port = int(self._listener.getsockname()[1])
-        self._threads = [threading.Thread(target=self._accept)]
-        self._threads[0].start()
+        super().__init__()
 
-    def close(self) -> None:
-        self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        for thread in self._threads:
-            thread.join(PATIENCE_S)
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                near, _ = self._listener.accept()
-            except OSError:
-                return
-            thread = threading.Thread(target=self._serve, args=(near,))
-            self._threads.append(thread)
-            thread.start()
-
-    def _serve(self, near: socket.socket) -> None:
+    def serve(self, near: socket.socket) -> None:
         """One request at a time, which is how this client uses a new connection."""
         with near, socket.create_connection(self.target) as far:
             while request := _frame(near):
