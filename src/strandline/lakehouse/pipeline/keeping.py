@@ -9,24 +9,22 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Final
 
 from strandline.client.clock import SystemClock
-from strandline.lakehouse.locations.errors import StoreTrouble
 from strandline.lakehouse.pipeline.events import Event, Notice
 from strandline.lakehouse.pipeline.options import RunOptions
-from strandline.lakehouse.tables.backend import Conflict
 from strandline.lakehouse.tables.caring import care_for
-from strandline.lakehouse.tables.errors import TableError
 from strandline.lakehouse.tables.store import TableStore
+from strandline.lakehouse.tables.troubles import left_for_later
 
 log = logging.getLogger(__name__)
 
 EVERY_S: Final = 3600.0
 _LEAST_S: Final = 60.0
 _LOOKS_PER_LIFE: Final = 10
+_NOT_NOW: Final = "The table is not cared for now"
 
 
 class Keeper:
@@ -65,7 +63,7 @@ class Keeper:
         if not self._is_to_compact:
             return
         self._is_to_compact = False
-        with _left_for_later():
+        with left_for_later(log, _NOT_NOW):
             done = self.store.compact()
             if done.files_before:
                 self._tell(
@@ -93,15 +91,6 @@ class Keeper:
         if spec.expire_rows_ms is not None:
             life_s = min(life_s, spec.expire_rows_ms / 1000)
         self._next_s = now + max(_LEAST_S, life_s / _LOOKS_PER_LIFE)
-        with _left_for_later():
+        with left_for_later(log, _NOT_NOW):
             for sentence in care_for(self.store, now_ms=SystemClock().wall_ms()).sentences():
                 self._tell(Notice(sentence))
-
-
-@contextmanager
-def _left_for_later() -> Iterator[None]:
-    """Trouble ends what is done, and nothing else."""
-    try:
-        yield
-    except (StoreTrouble, TableError, Conflict, OSError) as error:
-        log.warning("The table is not cared for now: %s", error)

@@ -44,6 +44,7 @@ from strandline.lakehouse.tables.removals import stamp_removed
 from strandline.lakehouse.tables.schemas import settle_schema
 from strandline.lakehouse.tables.settling import SIDES
 from strandline.lakehouse.tables.store import TIDY_EVERY, TableStore
+from strandline.lakehouse.tables.troubles import left_for_later
 from strandline.lakehouse.tables.written import TaskWrite, WrittenFile
 
 log = logging.getLogger(__name__)
@@ -216,9 +217,7 @@ class ResultCommitter:
 
     def _care(self) -> None:
         """Keep the table fast. The commit is made: trouble is left for the next time."""
-        try:
+        with left_for_later(log, f"The table {self._spec.name} is not cared for now"):
             self.store.checkpoint()
             self.store.compact(target_bytes=_JOINED_BYTES)
             care_for(self.store, now_ms=SystemClock().wall_ms())
-        except (StoreTrouble, TableError, Conflict, OSError) as error:
-            log.warning("The table %s is not cared for now: %s", self._spec.name, error)

@@ -15,10 +15,9 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 
 from strandline.lakehouse.locations import stores
-from strandline.lakehouse.locations.errors import StoreTrouble
 from strandline.lakehouse.locations.location import Location
 from strandline.lakehouse.tables import marks
-from strandline.lakehouse.tables.backend import Backend, Conflict, DataFile, Snapshot
+from strandline.lakehouse.tables.backend import Backend, DataFile, Snapshot
 from strandline.lakehouse.tables.committing import (
     NOTHING_NEW,
     REPLAYED,
@@ -26,7 +25,7 @@ from strandline.lakehouse.tables.committing import (
     Committer,
 )
 from strandline.lakehouse.tables.definition import SPEC_FILE, TableSpec, partitioning
-from strandline.lakehouse.tables.errors import TableError, TableExists, TableMissing
+from strandline.lakehouse.tables.errors import TableExists, TableMissing
 from strandline.lakehouse.tables.expiring import Expired, Expiring, FileAge
 from strandline.lakehouse.tables.files import remove_files
 from strandline.lakehouse.tables.history import BATCH, CommitRecord, read_record
@@ -41,6 +40,7 @@ from strandline.lakehouse.tables.opening import check_commits, open_backend, ope
 from strandline.lakehouse.tables.parts import Carrier
 from strandline.lakehouse.tables.reading import offsets_in, table_dataset
 from strandline.lakehouse.tables.settling import SIDES, SideTables
+from strandline.lakehouse.tables.troubles import left_for_later
 from strandline.lakehouse.tables.upgrading import upgrade
 from strandline.lakehouse.tables.widening import widen
 from strandline.lakehouse.tables.written import TaskWrite
@@ -262,10 +262,8 @@ class TableStore:
 
     def _shorten(self) -> None:
         """As `checkpoint`. The batch is committed: trouble is left for the next time."""
-        try:
+        with left_for_later(log, f"The metadata of table {self.spec.name} is not shortened now"):
             self.checkpoint()
-        except (StoreTrouble, TableError, Conflict, OSError) as error:
-            log.warning("The metadata of table %s is not shortened now: %s", self.spec.name, error)
 
     def _snapshot(self, side: str | None) -> Snapshot | None:
         snapshot = self.committer.settled()
