@@ -284,10 +284,8 @@ class DurableTree:
         whether it happened shows then, before anything was written behind it. The same holds for a
         write whose sync found no room, until another journal has taken the place of this one.
         """
-        is_short = isinstance(error, NoRoom)
-        if isinstance(error, LostWrites):
-            is_short = error.shortage is not None
-        if not is_short:
+        shortage = error.shortage if isinstance(error, LostWrites) else error
+        if not isinstance(shortage, NoRoom):
             self._condition = _Condition.CLOSED
             return
         if not self._journal.failed:

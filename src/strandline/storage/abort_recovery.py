@@ -43,14 +43,8 @@ def find_aborts(log: LogParts, segment: Segment, log_start: Offset, now_ms: int)
             completed = producers.replay(header, batch, now_ms) if header.producer_id >= 0 else None
             if completed is not None:
                 if completed.is_abort:
-                    found.transactions.append(
-                        AbortedTransaction(
-                            completed.producer_id,
-                            completed.first_offset,
-                            completed.last_offset,
-                            transactions.last_stable_offset_after(completed),
-                        )
-                    )
+                    stable = transactions.last_stable_offset_after(completed)
+                    found.transactions.append(AbortedTransaction.of(completed, stable))
                 transactions.complete(completed)
             found.valid_bytes = position + header.size_bytes
             found.end_offset = header.next_offset

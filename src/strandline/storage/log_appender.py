@@ -355,12 +355,7 @@ class LogAppender:
         if completed.is_abort:
             stable = self._producers.transactions.last_stable_offset_after(completed)
             try:
-                self._segments.index_abort(
-                    segment,
-                    AbortedTransaction(
-                        completed.producer_id, completed.first_offset, completed.last_offset, stable
-                    ),
-                )
+                self._segments.index_abort(segment, AbortedTransaction.of(completed, stable))
             except StorageError as error:
                 # The marker is in the log and cannot be taken back; readers who go on would get
                 # aborted records. Recovery rebuilds the index.

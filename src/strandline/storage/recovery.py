@@ -221,15 +221,8 @@ class Recovery:
     def _finish(self, segment: Segment, completed: CompletedTransaction) -> None:
         transactions = self._log.producers.transactions
         if completed.is_abort:
-            self._log.segments.index_abort(
-                segment,
-                AbortedTransaction(
-                    completed.producer_id,
-                    completed.first_offset,
-                    completed.last_offset,
-                    transactions.last_stable_offset_after(completed),
-                ),
-            )
+            stable = transactions.last_stable_offset_after(completed)
+            self._log.segments.index_abort(segment, AbortedTransaction.of(completed, stable))
         transactions.complete(completed)
 
     def _next_base(self, segment: Segment) -> int:

@@ -24,9 +24,9 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from strandline.errors import InvariantViolated
-from strandline.storage.files import File, Files, parent_of, sync_new
+from strandline.storage.files import File, Files, parent_of
 from strandline.storage.index_file import DamagedIndex
-from strandline.storage.segment_names import REBUILT
+from strandline.storage.open_transactions import CompletedTransaction
 from strandline.types import NO_OFFSET, Offset, ProducerId
 
 SUFFIX: Final = ".txnindex"
@@ -44,6 +44,16 @@ class AbortedTransaction(NamedTuple):
     first_offset: Offset
     last_offset: Offset
     last_stable_offset: Offset
+
+    @classmethod
+    def of(cls, completed: CompletedTransaction, last_stable_offset: Offset) -> AbortedTransaction:
+        """A transaction whose marker aborts it, and up to where readers may go behind that."""
+        return cls(
+            completed.producer_id,
+            completed.first_offset,
+            completed.last_offset,
+            last_stable_offset,
+        )
 
 
 class AbortedSearch(NamedTuple):
@@ -135,18 +145,11 @@ class TransactionIndex:
         that a crash leaves the old ones or the new ones. Raises `StorageError`."""
         self.close()
         if transactions:
-            whole = self.path + REBUILT
-            self._files.remove(whole)
-            file = self._files.open(whole, create=True)
-            try:
-                file.append(b"".join(ENTRY.pack(VERSION, *each) for each in transactions))
-                sync_new(file)
-            finally:
-                file.close()
-            self._files.rename(whole, self.path)
+            entries = b"".join(ENTRY.pack(VERSION, *each) for each in transactions)
+            self._files.write_atomically(self.path, entries)
         else:
             self._files.remove(self.path)
-        self._files.sync_directory(parent_of(self.path))
+            self._files.sync_directory(parent_of(self.path))
 
     def reset(self) -> None:
         """Drop all entries, whatever state they are in, in order to rebuild them."""
