@@ -219,8 +219,11 @@ class WaitingFetch:
             found = self._find(fetched)
             replica: Replica | None = None
             may_wait = False
-            was_denied = bool(self._denied) and fetched.key in self._denied
-            if was_denied if is_fresh else not self._may_read(fetched.key, found):
+            was_denied = is_denied = False
+            if self._permits is not None:
+                was_denied = fetched.key in self._denied
+                is_denied = was_denied if is_fresh else not self._may_read(fetched.key, found)
+            if is_denied:
                 answer.refuse(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
                 may_wait = was_denied
             elif isinstance(found, Replica):
@@ -246,8 +249,6 @@ class WaitingFetch:
 
     def _may_read(self, key: FetchKey, found: Replica | ErrorCode) -> bool:
         """By the topic's name; an id that is not known has none, and is told as such."""
-        if self._permits is None:
-            return True
         if isinstance(found, Replica):
             name = found.topic_partition.topic
         else:
@@ -256,7 +257,7 @@ class WaitingFetch:
             if known is None:
                 return True
             name = known
-        return self._permits(name)
+        return self._permits is None or self._permits(name)
 
     def _answer(self, answers: list[_Read], now: Instant) -> None:
         context = self._context

@@ -252,8 +252,8 @@ class ShareFetchHandler:
             shares.acknowledge(led, session.member_id, batches, tell, now)
 
     def _end(self, session: ShareSession, now: Instant) -> None:
-        is_last = self._access.sessions.close(session)
-        self._access.end_session(session.group_id, session.member_id, now, is_last=is_last)
+        self._access.sessions.close(session)
+        self._access.session_ended(session, now)
 
 
 def _has_acknowledgements(topics: Iterable[Any]) -> bool:

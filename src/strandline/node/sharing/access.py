@@ -123,21 +123,19 @@ class ShareAccess:
         )
 
     def _disconnected(self, session: ShareSession) -> None:
-        group_id = session.group_id
-
         def end(now: Instant) -> None:
-            # Another member of the group may have opened a session since.
-            is_last = not self.sessions.has_group(group_id)
-            self.end_session(group_id, session.member_id, now, is_last=is_last)
+            self.session_ended(session, now)
 
         # A connection closes at no time; the next turn has one.
         self._timers.schedule(0, end)
 
-    def end_session(self, group_id: str, member_id: str, now: Instant, *, is_last: bool) -> None:
-        """A member's session is over, and maybe that was the group's last one here."""
+    def session_ended(self, session: ShareSession, now: Instant) -> None:
+        """A session is over, and maybe it was its group's last one here: the member, or another one
+        of the group, may have opened one since."""
+        group_id, member_id = session.group_id, session.member_id
         if not self.sessions.has(group_id, member_id):
             self.leading.release(group_id, member_id, now)
-        if is_last:
+        if not self.sessions.has_group(group_id):
             self.leading.group_is_idle(group_id, now)
 
     # -- Metadata ----------------------------------------------------------------------------

@@ -113,18 +113,15 @@ class ShareSessions:
         session.epoch = 1 if epoch == _EPOCH_MAX else epoch + 1
         return session
 
-    def close(self, session: ShareSession) -> bool:
-        """End a session; returns whether its group has none left here."""
-        key = (session.group_id, session.member_id)
+    def close(self, session: ShareSession) -> None:
+        """End a session. Idempotent."""
         if not self.is_current(session):
-            return False
-        del self._sessions[key]
+            return
+        del self._sessions[session.group_id, session.member_id]
         session.connection.parked.pop(session, None)
         self._by_group[session.group_id] -= 1
-        if self._by_group[session.group_id]:
-            return False
-        del self._by_group[session.group_id]
-        return True
+        if not self._by_group[session.group_id]:
+            del self._by_group[session.group_id]
 
     def disconnected(self, session: ShareSession) -> None:
         """The connection of a session is gone, and its member's records are for others."""
