@@ -6,8 +6,21 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.certificates import Authority, Certificate
 from tests.zookeeper.ensemble import ZooKeeperEnsemble
 from tests.zookeeper.server import missing
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    """Whom brokers and clients of the file trust."""
+    return Authority(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(scope="module")
+def certificate(authority: Authority) -> Certificate:
+    """That of a broker on this machine."""
+    return authority.issue("broker", "127.0.0.1", "localhost")
 
 
 @pytest.fixture(scope="module")

@@ -20,6 +20,13 @@ from tests.node.messages import batch, produce, produced
 MIB = 1 << 20
 GIB = 1 << 30
 
+_ONE_AT_A_TIME = (
+    "socket.request.max.bytes=5000000",
+    "queued.max.request.bytes=5000000",
+    "message.max.bytes=5000000",
+)
+"""Settings of a broker with memory for one large request."""
+
 
 class Request:
     """Stands for a connection whose request arrives."""
@@ -132,11 +139,6 @@ def test_clients_that_send_byte_by_byte_keep_no_large_request_waiting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(frame_memory, "STALLED_S", 0.5)
-    settings = (
-        "socket.request.max.bytes=5000000",
-        "queued.max.request.bytes=5000000",
-        "message.max.bytes=5000000",
-    )
     is_over = threading.Event()
 
     def trickle(wire: Wire) -> None:
@@ -150,7 +152,7 @@ def test_clients_that_send_byte_by_byte_keep_no_large_request_waiting(
                 return int(produced(wire.ask(produce(batch(b"x" * 3 * MIB), "t"), 9)).error_code)
 
     with (
-        LocalBroker(tmp_path, *settings) as broker,
+        LocalBroker(tmp_path, *_ONE_AT_A_TIME) as broker,
         Wire(broker.port) as first,
         Wire(broker.port) as second,
     ):
@@ -176,11 +178,6 @@ def test_large_requests_wait_for_each_other_and_not_for_one_that_stalls(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(frame_memory, "STALLED_S", 0.5)
-    settings = (
-        "socket.request.max.bytes=5000000",
-        "queued.max.request.bytes=5000000",
-        "message.max.bytes=5000000",
-    )
     answers: list[int] = []
 
     def write(port: int) -> None:
@@ -190,7 +187,7 @@ def test_large_requests_wait_for_each_other_and_not_for_one_that_stalls(
                 answers.append(int(produced(answer).error_code))
                 return
 
-    with LocalBroker(tmp_path, *settings) as broker, Wire(broker.port) as stalled:
+    with LocalBroker(tmp_path, *_ONE_AT_A_TIME) as broker, Wire(broker.port) as stalled:
         stalled.create_topic("t")
         stalled.socket.sendall((4 * MIB).to_bytes(4, "big") + bytes(3 * MIB))
         writers = [threading.Thread(target=write, args=(broker.port,)) for _ in range(6)]

@@ -31,11 +31,6 @@ MAP = "listener.security.protocol.map"
 
 
 @pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("certificates"))
-
-
-@pytest.fixture(scope="module")
 def keystore(authority: Authority) -> Path:
     return authority.issue("broker", "127.0.0.1").both()
 

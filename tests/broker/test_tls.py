@@ -33,16 +33,6 @@ from tests.node.messages import batch, produce
 RULES = "RULE:^CN=([a-z]+),.*$/$1/U, DEFAULT"
 
 
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("certificates"))
-
-
-@pytest.fixture(scope="module")
-def certificate(authority: Authority) -> Certificate:
-    return authority.issue("broker", "127.0.0.1", "localhost")
-
-
 def secured(certificate: Certificate, *more: str) -> tuple[str, ...]:
     """Settings of a broker with a listener for each protocol of TLS alone."""
     return (

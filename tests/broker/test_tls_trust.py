@@ -15,16 +15,6 @@ from tests.broker.test_tls import TlsWire, context_of, port_of, principals, secu
 from tests.certificates import Authority, Certificate
 
 
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("certificates"))
-
-
-@pytest.fixture(scope="module")
-def certificate(authority: Authority) -> Certificate:
-    return authority.issue("broker", "127.0.0.1", "localhost")
-
-
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
 @pytest.mark.parametrize("mode", ["required", "requested"])
 def test_each_connection_shows_its_certificate(
