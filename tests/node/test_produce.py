@@ -10,6 +10,7 @@ import pytest
 from strandline.errors import ErrorCode
 from strandline.protocol.messages.init_producer_id import InitProducerIdRequest
 from strandline.records.batch import (
+    ATTRIBUTES_AT,
     CONTROL_BIT,
     HEADER_BYTES,
     TRANSACTIONAL_BIT,
@@ -179,6 +180,15 @@ def test_c3_one_transactional_batch_refuses_every_partition(world: World) -> Non
             }
             assert codes == {ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}
     assert [world.replica("wide", n).log.log_end_offset for n in (0, 1)] == [0, 0]
+
+
+def test_a_flipped_transactional_bit_does_not_end_a_producer(world: World) -> None:
+    """It sends a damaged batch again, and would not after TRANSACTIONAL_ID_AUTHORIZATION_FAILED."""
+    damaged = bytearray(batch(b"a"))
+    damaged[ATTRIBUTES_AT + 1] ^= TRANSACTIONAL_BIT
+    client = world.connect()
+    for sent, code in ((bytes(damaged), ErrorCode.CORRUPT_MESSAGE), (batch(b"a"), ErrorCode.NONE)):
+        assert produced(client.ask(produce(sent), 9)).error_code == code
 
 
 def test_c3_acks_zero_loses_the_connection_over_a_transactional_batch(world: World) -> None:

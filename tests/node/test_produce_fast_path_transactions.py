@@ -30,6 +30,7 @@ from strandline.protocol.messages.add_partitions_to_txn import (
 from strandline.protocol.messages.end_txn import EndTxnRequest
 from strandline.protocol.messages.find_coordinator import FindCoordinatorRequest
 from strandline.protocol.messages.init_producer_id import InitProducerIdRequest
+from strandline.records.batch import CRC_AT, HEADER_BYTES
 from strandline.records.builder import build_batch
 from strandline.records.codec import Codec
 from strandline.records.record import Record
@@ -53,6 +54,8 @@ class Write:
     topic: str = "orders"
     version: int = VERSION_1
     codec: Codec = Codec.NONE
+    flipped: int | None = None
+    """The bit of the batch that is damaged on the way."""
 
 
 class Side:
@@ -92,6 +95,9 @@ class Side:
             base_sequence=sequence,
             is_transactional=write.is_transactional,
         )
+        if write.flipped is not None:
+            at, bit = divmod(write.flipped, 8)
+            data = data[:at] + bytes([data[at] ^ 1 << bit]) + data[at + 1 :]
         request = produce(data, write.topic, acks=-1)
         request.transactional_id = ID if write.names_id else None
         answer = self.client.ask(request, write.version)
@@ -220,6 +226,24 @@ def test_a_shape_with_an_id_is_learnt_from_transactional_batches_only() -> None:
     side.add()
     assert not side.takes_fast_path(Write())
     assert side.takes_fast_path(Write())
+
+
+@pytest.mark.parametrize("version", [VERSION_1, VERSION_2])
+@pytest.mark.parametrize("joined", [True, False])
+def test_a_damaged_batch_is_sent_again_in_its_transaction(version: int, joined: bool) -> None:
+    """Whichever bit it is: CORRUPT_MESSAGE lets the producer go on, other errors would end it.
+
+    Not so in Kafka, which asks the coordinator before it looks at the checksum (seed 130000812).
+    """
+    side = Side()
+    if joined:
+        side.add()
+    for bit in range(8 * CRC_AT, 8 * HEADER_BYTES):
+        answer = side.write(Write(version=version, flipped=bit))
+        assert produced(answer).error_code == ErrorCode.CORRUPT_MESSAGE, bit
+    if not joined and version == VERSION_1:
+        side.add()
+    assert produced(side.write(Write(version=version))).error_code == ErrorCode.NONE
 
 
 def test_what_may_not_be_written_under_an_id_is_refused_each_time() -> None:

@@ -21,6 +21,7 @@ from strandline.records.batch import (
     TRANSACTIONAL_BIT,
     BatchHeader,
     Buffer,
+    verify_crc,
 )
 
 _INT32: Final = Struct(">i")
@@ -32,7 +33,11 @@ _FLAGS_AT: Final = ATTRIBUTES_AT + 1
 
 
 def begins_with_transactional_batch(buffer: Buffer) -> bool:
-    """Whether the first batch, if it is all there, claims to be part of a transaction.
+    """Whether the first batch, if it is all there and undamaged, is part of a transaction.
+
+    Unlike in Kafka, a damaged one is not: the bit may be what is damaged, or whose transaction it
+    is. Its append is refused with CORRUPT_MESSAGE, upon which producers send it again, where what
+    is said of transactions ends them.
 
     Raises `ProtocolError` with CORRUPT_MESSAGE where the bytes cannot be a batch.
     """
@@ -42,6 +47,7 @@ def begins_with_transactional_batch(buffer: Buffer) -> bool:
         and size > _FLAGS_AT
         and buffer[MAGIC_AT] == MAGIC
         and buffer[_FLAGS_AT] & TRANSACTIONAL_BIT != 0
+        and verify_crc(buffer, 0, size)
     )
 
 

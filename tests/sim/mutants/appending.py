@@ -9,7 +9,7 @@ from strandline.errors import CorruptRecords, ErrorCode, ProtocolError
 from strandline.node import produce_fast_path
 from strandline.node.handlers import delete_records as delete_handler
 from strandline.node.handlers import produce as produce_handler
-from strandline.records import plain_produce, validation
+from strandline.records import plain_produce, produced_framing, validation
 from strandline.records.batch import (
     BatchHeader,
     Buffer,
@@ -238,6 +238,12 @@ APPENDING: Final = (
         "A batch of a transaction is refused: no coordinator would end it (KIP-98).",
         ("I-57",),
         patch(produce_handler, begins_with_transactional_batch=nothing),
+    ),
+    Mutant(
+        "ask-about-undamaged-batches",
+        "A damaged batch is sent again: nothing is said of the producer that it names.",
+        ("I-37",),
+        patch(produced_framing, verify_crc=yes),
     ),
     Mutant(
         "fence-producers",
