@@ -80,6 +80,7 @@ from strandline.protocol.messages import (
     write_txn_markers,
 )
 from strandline.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from strandline.records.batch import ATTRIBUTES_AT, TRANSACTIONAL_BIT, set_crc
 from tests.node.messages import batch
 
 TOPIC, GROUP, CLUSTER = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER
@@ -121,8 +122,8 @@ class Case:
 
 def _produce(topic_id: UUID, *, transactional: bool = False) -> produce.ProduceRequest:
     records = bytearray(batch(b"v", producer_id=7, epoch=0, sequence=0))
-    if transactional:
-        records[22] |= 0x10
+    records[ATTRIBUTES_AT + 1] |= TRANSACTIONAL_BIT
+    set_crc(records, 0, len(records))
     return produce.ProduceRequest(
         transactional_id="tx" if transactional else None,
         acks=1,
