@@ -51,10 +51,26 @@ def test_json_round_trip(spawn: Run, name: str) -> None:
     assert (found[0]["key"], found[0]["value"], found[0]["timestamp"]) == ("k", "ü", 1)
     assert found[0]["headers"] == [["h", None], ["h", "2"]]
     assert (found[1]["key"], found[1]["value"]) == ({"base64": "//8="}, None)
-    assert (found[2]["key"], found[2]["value"]) == (None, '{"a":[1,2]}')
+    assert (found[2]["key"], found[2]["value"]) == (None, '{"a": [1, 2]}')
     assert spawn("produce", f"{name}-2", "--format", "json", stdin=out.encode()).code == 0
     again = spawn("consume", f"{name}-2", "-e", "--format", "json").out
     assert again.replace(f"{name}-2", name) == out
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        '{"price":0.12345678901234567890123,"n":1e400,"id":1,"id":2}',
+        '[ 1.0,\t"\\u00e9\\ud800", {"value": 3} ]',
+        "-0.0",
+        "true",
+        "12345678901234567890123",
+    ],
+)
+def test_json_values_are_sent_as_they_stand(spawn: Run, name: str, value: str) -> None:
+    line = f' {{"value": 0, "headers": [["value", ","]] , "value" : {value} , "key":{value}}} '
+    assert spawn("produce", name, "--format", "json", stdin=line.encode()).code == 0
+    assert spawn("consume", name, "-e", "--format", "%k|%s").out == f"{value}|{value}"
 
 
 def _json_lines(lines: list[Any]) -> bytes:
@@ -74,7 +90,8 @@ def _json_lines(lines: list[Any]) -> bytes:
         ("json", b'{"timestamp": 9223372036854775808}', "Line 2 has a timestamp"),
         ("json", b'{"timestamp": -2}', "Line 2 has a timestamp"),
         ("json", b'{"value": "\\ud800"}', "Line 2 has a half of a character"),
-        ("json", b'{"value": ["\\ud800"]}', "Line 2 has a half of a character"),
+        ("json", b'{"value": {"price": NaN}}', "Line 2 is not JSON: NaN is not JSON"),
+        ("json", b'{"headers": {"a": [1e400]}}', "Line 2 has a number in a header"),
         ("json", b'{"headers": {"\\ud800": "x"}}', "Line 2 has a half of a character"),
         ("lines", b"no separator", "Line 2 has no key separator '|'"),
     ],
@@ -128,7 +145,7 @@ def test_places_to_start(spawn: Run, name: str) -> None:
         (("--offset", "latest"), ""),
         (("--offset", "earliest", "--max", "3"), "012"),
         (("--timestamp", "1970-01-01T00:00:05Z", "--max", "2"), "56"),
-        (("--timestamp", "8000"), "89"),
+        (("--timestamp", "1970-01-01T00:00:08"), "89"),
     ):
         found = spawn("consume", name, "-e", *arguments)
         assert (found.code, found.out.replace("\n", "")) == (0, expected), arguments

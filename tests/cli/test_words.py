@@ -15,11 +15,19 @@ from strandline.cli.output import counted, print_table, shown_bytes, size_text, 
         ("1970-01-02", 86_400_000),
         ("1970-01-01T00:00:01.5Z", 1500),
         ("1970-01-01T01:00:00+01:00", 0),
-        ("12345", 12345),
+        ("20270101", 1_798_761_600_000),
+        ("1798761600000", 1_798_761_600_000),
     ],
 )
 def test_times(text: str, milliseconds: int) -> None:
     assert parse_time(text, "--t") == milliseconds
+
+
+@pytest.mark.parametrize("text", ["", "noon", "2027", "12345", "1798761600000000", "-1"])
+def test_what_is_no_time(text: str) -> None:
+    """A year, and microseconds, were taken for milliseconds since 1970."""
+    with pytest.raises(click.UsageError, match="--t takes an ISO 8601 time .* not '"):
+        parse_time(text, "--t")
 
 
 @pytest.mark.parametrize(

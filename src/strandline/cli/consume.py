@@ -47,7 +47,11 @@ _FORMS: Final = ("bytes", "avro")
     "last N of each partition. Default: what --group committed, else auto.offset.reset, which is "
     "earliest here.",
 )
-@click.option("--timestamp", metavar="ISO-TIME", help="From the first record at or after it.")
+@click.option(
+    "--timestamp",
+    metavar="TIME",
+    help="From the first record at or after it: an ISO 8601 time, or milliseconds since 1970.",
+)
 @click.option("--max", "count_max", type=click.IntRange(min=1), metavar="N", help="Stop after N.")
 @click.option(
     "-e", "--exit-at-end", is_flag=True, help="Stop where the partitions end at the start."

@@ -223,7 +223,11 @@ def _is_done(act: Callable[[], object], done: str, refused: str) -> bool:
 @click.option("--to-earliest", is_flag=True, help="To where the log begins.")
 @click.option("--to-latest", is_flag=True, help="To where the log ends.")
 @click.option("--to-offset", type=int, metavar="N", help="To this offset.")
-@click.option("--to-datetime", metavar="ISO-TIME", help="To the first record at or after it.")
+@click.option(
+    "--to-datetime",
+    metavar="TIME",
+    help="To the first record at or after it: an ISO 8601 time, or milliseconds since 1970.",
+)
 @click.option("--by-duration", metavar="ISO-DURATION", help="To so long ago, such as PT1H.")
 @click.option("--shift-by", type=int, metavar="N", help="N forward, or back if negative.")
 @click.option("--execute", is_flag=True, help="Do it. Without this the plan is only shown.")

@@ -1,4 +1,8 @@
-"""Times as people give them on a command line: ISO dates and ISO durations."""
+"""Times as people give them on a command line: ISO dates and ISO durations.
+
+A time may also be milliseconds since 1970, as programs have it, from 1973 on: `2027` would silently
+be two seconds after the beginning of 1970. More digits are not milliseconds either.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ from typing import Final
 
 import click
 
+_MILLISECONDS: Final = re.compile(r"\d{12,15}", re.ASCII)
 _DURATION: Final = re.compile(
     r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d{1,3})?)S)?)?", re.ASCII
 )
@@ -15,13 +20,14 @@ _DURATION: Final = re.compile(
 
 def parse_time(text: str, option: str) -> int:
     """Milliseconds since 1970 of an ISO 8601 time; without a zone it is UTC. Or milliseconds."""
-    if text.isascii() and text.isdigit():
+    if _MILLISECONDS.fullmatch(text):
         return int(text)
     try:
         moment = datetime.fromisoformat(text)
     except ValueError as error:
         raise click.UsageError(
-            f"{option} takes an ISO 8601 time such as 2026-11-21T13:45:00Z, not '{text}'."
+            f"{option} takes an ISO 8601 time such as 2026-11-21T13:45:00Z, or milliseconds since "
+            f"1970 (12 to 15 digits), not '{text}'."
         ) from error
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)

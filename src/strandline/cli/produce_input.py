@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import select
 from base64 import b64decode
 from binascii import Error as Base64Error
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from strandline.client.outgoing_records import TIMESTAMP_MAX
@@ -23,6 +25,8 @@ from strandline.types import NO_TIMESTAMP
 CHUNK_BYTES: Final = 256 * 1024
 _WAIT_MS: Final = 200
 LINE_BYTES_MAX: Final = 64 * 1024 * 1024
+_DECODER: Final = json.JSONDecoder()
+_MARK: Final = re.compile(r"\s*([{:,}])\s*")
 _FIELDS: Final = frozenset({"value", "key", "headers", "partition", "timestamp", "topic", "offset"})
 
 
@@ -87,10 +91,12 @@ def from_line(line: bytes, number: int, key_separator: bytes | None) -> InputRec
 def from_json(line: bytes, number: int) -> InputRecord:
     """An object as `consume --format json` prints it; topic and offset are passed over.
 
-    Keys and values are null, text, or {"base64": ...}; anything else is sent as JSON text.
+    Keys and values are null, text, or {"base64": ...}; anything else is sent as JSON text, just as
+    it stands: numbers keep their digits, and objects what they name twice. Raises `BadInput`.
     """
     try:
-        found = json.loads(line)
+        text = line.decode("utf-8-sig")
+        found = json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         raise BadInput(f"Line {number} is not JSON: {error}.") from error
     if not isinstance(found, dict):
@@ -99,12 +105,39 @@ def from_json(line: bytes, number: int) -> InputRecord:
     if unknown:
         raise BadInput(f"Line {number} has the field '{unknown[0]}', which means nothing here.")
     return InputRecord(
-        _bytes(found.get("value"), number),
-        _bytes(found.get("key"), number),
+        _bytes(found.get("value"), number, lambda: _written(text, "value")),
+        _bytes(found.get("key"), number, lambda: _written(text, "key")),
         tuple(_headers(found.get("headers", []), number)),
         _integer(found.get("partition"), "partition", number),
         _timestamp(found.get("timestamp"), number),
     )
+
+
+def _refuse_constant(name: str) -> None:
+    """NaN and the infinities, which Python reads and few others do."""
+    raise ValueError(f"{name} is not JSON")
+
+
+def _written(line: str, field: str) -> str:
+    """How the value of a field stands in a line that is a JSON object and has the field."""
+    found = ""
+    mark, at = _mark(line, 0)
+    while mark != "}":
+        name, at = _DECODER.raw_decode(line, at)
+        _, begin = _mark(line, at)
+        _, end = _DECODER.raw_decode(line, begin)
+        if name == field:  # the last of its name counts, as for `json.loads`
+            found = line[begin:end]
+        mark, at = _mark(line, end)
+    return found
+
+
+def _mark(line: str, at: int) -> tuple[str, int]:
+    """The brace, colon or comma that comes next, and where what follows it begins."""
+    match = _MARK.match(line, at)
+    if match is None:
+        raise ValueError("It is no JSON object.")
+    return match[1], match.end()
 
 
 def _headers(found: Any, number: int) -> Iterator[tuple[str, bytes | None]]:
@@ -116,10 +149,11 @@ def _headers(found: Any, number: int) -> Iterator[tuple[str, bytes | None]]:
         if not isinstance(pair, (list, tuple)) or len(pair) != 2 or not isinstance(pair[0], str):
             raise BadInput(f"Line {number} has a header that is not a pair of name and value.")
         _encoded(pair[0], number)
-        yield pair[0], _bytes(pair[1], number)
+        yield pair[0], _bytes(pair[1], number, partial(_compact, pair[1], number))
 
 
-def _bytes(found: Any, number: int) -> bytes | None:
+def _bytes(found: Any, number: int, written: Callable[[], str]) -> bytes | None:
+    """What a key, a value or a header is sent as; `written` gives the JSON text of other things."""
     if found is None:
         return None
     if isinstance(found, str):
@@ -129,7 +163,14 @@ def _bytes(found: Any, number: int) -> bytes | None:
             return b64decode(found["base64"], validate=True)
         except (Base64Error, TypeError, ValueError) as error:
             raise BadInput(f"Line {number} has broken base64: {error}.") from error
-    return _encoded(json.dumps(found, ensure_ascii=False, separators=(",", ":")), number)
+    return _encoded(written(), number)
+
+
+def _compact(found: Any, number: int) -> str:
+    try:
+        return json.dumps(found, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    except ValueError as error:
+        raise BadInput(f"Line {number} has a number in a header that is too large.") from error
 
 
 def _encoded(text: str, number: int) -> bytes:
