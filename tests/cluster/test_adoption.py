@@ -129,7 +129,7 @@ def test_settings_that_are_not_allowed_are_left_out_and_told() -> None:
             {"retention.bytes": "?", "retention.ms": "7"},
             {"retention.bytes": "-1", "retention.ms": "7"},
         ),
-        ({"cleanup.policy": "burn"}, FOR_EVER),
+        ({"cleanup.policy": "burn"}, {"cleanup.policy": ""}),
     ],
 )
 def test_a_retention_that_is_not_understood_never_becomes_shorter(

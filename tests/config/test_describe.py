@@ -10,6 +10,7 @@ from strandline.config.describe import (
     Source,
     describe_broker,
     describe_cluster_defaults,
+    describe_group,
     describe_topic,
 )
 from strandline.config.load import apply_dynamic, load_broker_config
@@ -102,9 +103,14 @@ def test_the_strongest_spelling_behind_a_topic_setting_is_listed_with_the_weaker
 
 
 def test_an_override_that_is_not_allowed_is_not_shown() -> None:
-    described = by_name(describe_topic({"retention.ms": "x", "nothing": "1"}, BrokerConfig()))
-    assert described["retention.ms"].source is Source.DEFAULT_CONFIG
+    stored = {"segment.ms": "x", "retention.ms": "x", "nothing": "1"}
+    described = by_name(describe_topic(stored, BrokerConfig()))
+    assert described["segment.ms"].source is Source.DEFAULT_CONFIG
     assert "nothing" not in described
+    retention = described["retention.ms"]  # it is not shortened
+    assert (retention.value, retention.source) == ("-1", Source.DYNAMIC_TOPIC_CONFIG)
+    of_group = by_name(describe_group({"share.session.timeout.ms": "x"}, BrokerConfig()))
+    assert of_group["share.session.timeout.ms"].value == "45000"
 
 
 def test_a_broker() -> None:

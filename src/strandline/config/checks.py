@@ -1,4 +1,4 @@
-"""What no single broker setting shows: settings that must fit one another.
+"""What no single setting of a broker or a topic shows: settings that must fit one another.
 
 The rules are those of Kafka's broker; what Strandline adds is that a listener which lets everyone
 in must be on loopback, or be meant so. Functions take the values of all settings by name and raise
@@ -17,6 +17,7 @@ from strandline.config.listeners import (
     parse_listeners,
     parse_protocol_map,
 )
+from strandline.config.topic import TopicConfig
 from strandline.config.values import Value
 from strandline.errors import InvalidSetting
 
@@ -179,6 +180,16 @@ def log_directories(values: Mapping[str, Value]) -> tuple[str, ...]:
     """`log.dirs`, or `log.dir` when that is not set."""
     name = "log.dir" if values["log.dirs"] is None else "log.dirs"
     return tuple(_items(values, name))
+
+
+def check_topic(config: TopicConfig) -> None:
+    """What must fit together when a topic's settings, or a broker's defaults of them, are set."""
+    if config.min_compaction_lag_ms > config.max_compaction_lag_ms:
+        raise InvalidSetting(
+            "min.compaction.lag.ms",
+            f"min.compaction.lag.ms is {config.min_compaction_lag_ms} and max.compaction.lag.ms "
+            f"is {config.max_compaction_lag_ms}; the minimum must not be above the maximum.",
+        )
 
 
 def check_broker(values: Mapping[str, Value]) -> list[str]:

@@ -15,7 +15,7 @@ from typing import Final
 
 from strandline.config.broker import BrokerConfig, SettingLayers
 from strandline.config.definition import BROKER_SETTINGS, GROUP_SETTINGS, TOPIC_SETTINGS
-from strandline.config.group import group_config
+from strandline.config.group import group_config, usable_group_overrides
 from strandline.config.listener_changes import may_change
 from strandline.config.resolve import (
     broker_values,
@@ -78,7 +78,8 @@ class DescribedSetting:
 def describe_topic(overrides: Mapping[str, str], broker: BrokerConfig) -> list[DescribedSetting]:
     """All settings of a topic with these stored overrides, by name.
 
-    An override that is not allowed here has no effect and is not shown.
+    An override that is not allowed here has no effect and is not shown; one that would remove
+    records is shown as what is followed instead.
     """
     overrides, _ = usable_topic_overrides(overrides)
     merged = merge(broker.layers)
@@ -104,7 +105,7 @@ def describe_group(overrides: Mapping[str, str], broker: BrokerConfig) -> list[D
     The values are those that count: one that lies outside the broker's bounds by now is shown as
     the bound. An override that is not allowed here has no effect and is not shown.
     """
-    overrides = {name: text for name, text in overrides.items() if name in GROUP_SETTINGS}
+    overrides, _ = usable_group_overrides(overrides)
     config = group_config(overrides, broker)
     described: list[DescribedSetting] = []
     for name, setting in sorted(GROUP_SETTINGS.items()):

@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 
 from strandline.config.broker import BrokerConfig
 from strandline.config.definition import BROKER_SETTINGS, GROUP_SETTINGS
-from strandline.config.resolve import read_value
+from strandline.config.resolve import read_value, usable_settings
 from strandline.config.unknown import unknown_setting
 from strandline.config.values import Value
 from strandline.errors import InvalidSetting
@@ -86,6 +86,11 @@ def group_config(overrides: Mapping[str, str], broker: BrokerConfig) -> GroupCon
     of the broker's bounds is brought within them.
     """
     return _made(_values(overrides), broker)
+
+
+def usable_group_overrides(overrides: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+    """The stored overrides that a group follows, and a sentence about each that it does not."""
+    return usable_settings(overrides, lambda name, text: _values({name: text}), {})
 
 
 def check_group(overrides: Mapping[str, str], broker: BrokerConfig) -> None:

@@ -84,6 +84,7 @@ def make_broker_config(layers: SettingLayers) -> LoadedConfig:
     merged = merge(layers)
     values = broker_values(merged)
     topic_defaults = make_topic_config(topic_default_values(merged, values), TopicConfig())
+    checks.check_topic(topic_defaults)
     network, warnings = checks.check_network(merged, values)
     warnings += checks.check_broker(values)
     arguments = {
@@ -110,13 +111,13 @@ _PLAIN_ATTRIBUTES: Final = frozenset(f.name for f in fields(BrokerConfig)) - _MA
 
 
 def topic_config(overrides: Mapping[str, str], broker: BrokerConfig) -> TopicConfig:
-    """What a topic follows: its overrides, then the broker's settings, then defaults.
+    """What a topic shall follow: its overrides, then the broker's settings, then defaults.
 
     Raises InvalidSetting for an unknown name, a value that is not allowed, or a contradiction.
     """
-    if not overrides:
-        return broker.topic_defaults
-    return make_topic_config(topic_override_values(overrides), broker.topic_defaults)
+    config = make_topic_config(topic_override_values(overrides), broker.topic_defaults)
+    checks.check_topic(config)
+    return config
 
 
 class StoredTopicConfig(NamedTuple):
@@ -127,17 +128,15 @@ class StoredTopicConfig(NamedTuple):
 
 
 def stored_topic_config(overrides: Mapping[str, str], broker: BrokerConfig) -> StoredTopicConfig:
-    """As `topic_config`, for overrides that were checked when they were stored.
+    """What a topic follows whose overrides were checked when they were stored.
 
-    Maybe another version or Kafka itself stored them: what is not allowed here is left out with a
-    warning, so that the topic's records stay available.
+    Maybe another version or Kafka itself stored them: single ones that are not allowed here are
+    left out with a warning. As in Kafka, a later contradiction with the broker's settings does not
+    count: both are followed.
     """
     usable, dropped = usable_topic_overrides(overrides)
-    try:
-        return StoredTopicConfig(topic_config(usable, broker), tuple(dropped))
-    except InvalidSetting as contradiction:
-        dropped.append(f"All settings of the topic are ignored: {contradiction}")
-        return StoredTopicConfig(broker.topic_defaults, tuple(dropped))
+    values = topic_override_values(usable)
+    return StoredTopicConfig(make_topic_config(values, broker.topic_defaults), tuple(dropped))
 
 
 def apply_dynamic(

@@ -9,7 +9,7 @@ Nothing here knows where the text came from.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -27,6 +27,9 @@ _SPELLINGS: Final = (
     ("log.roll.jitter.ms", "log.roll.jitter.hours"),
     ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
 )
+KEEPING: Final = {"cleanup.policy": "", "retention.bytes": "-1", "retention.ms": "-1"}
+"""What takes the place of a topic's setting that is stored and cannot be used: no record is removed
+by a rule that is not understood."""
 _FLUSH: Final = ("log.flush.interval.ms", "log.flush.scheduler.interval.ms")
 LISTENER_PREFIX: Final = "listener.name."
 
@@ -175,22 +178,39 @@ def topic_override_values(overrides: Mapping[str, str]) -> dict[str, Value]:
     return values
 
 
-def usable_topic_overrides(overrides: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """The overrides that are allowed, and a sentence about each that is not."""
+def usable_settings(
+    stored: Mapping[str, str],
+    check: Callable[[str, str], object],
+    instead: Mapping[str, str],
+) -> tuple[dict[str, str], list[str]]:
+    """The stored settings that are followed, and a sentence about each that cannot be.
+
+    `check` raises InvalidSetting for the latter; `instead` has what takes their place, if anything
+    does.
+    """
     usable: dict[str, str] = {}
     dropped: list[str] = []
-    for name, text in overrides.items():
+    for name, text in stored.items():
         try:
-            topic_override_values({name: text})
+            check(name, text)
         except InvalidSetting as invalid:
             dropped.append(f"The stored setting {name} is ignored: {invalid}")
+            if name in instead:
+                usable[name] = instead[name]
         else:
             usable[name] = text
     return usable, dropped
 
 
+def usable_topic_overrides(overrides: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+    """The stored overrides that a topic follows, and a sentence about each that it does not."""
+    return usable_settings(
+        overrides, lambda name, text: topic_override_values({name: text}), KEEPING
+    )
+
+
 def make_topic_config(values: Mapping[str, Value], base: TopicConfig) -> TopicConfig:
-    """`base` with these values in its place; checks what no single value shows."""
+    """`base` with these values in its place, which may contradict one another."""
     arguments: dict[str, Any] = {
         TOPIC_SETTINGS[name].attribute: value for name, value in values.items()
     }
@@ -199,11 +219,4 @@ def make_topic_config(values: Mapping[str, Value], base: TopicConfig) -> TopicCo
     internal_segment_bytes = arguments.pop("internal_segment_bytes", None)
     if internal_segment_bytes is not None:
         arguments["segment_bytes"] = internal_segment_bytes
-    config = replace(base, **arguments)
-    if config.min_compaction_lag_ms > config.max_compaction_lag_ms:
-        raise InvalidSetting(
-            "min.compaction.lag.ms",
-            f"min.compaction.lag.ms is {config.min_compaction_lag_ms} and max.compaction.lag.ms "
-            f"is {config.max_compaction_lag_ms}; the minimum must not be above the maximum.",
-        )
-    return config
+    return replace(base, **arguments)

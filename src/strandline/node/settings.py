@@ -19,10 +19,9 @@ from strandline.cluster.znodes import (
 )
 from strandline.config.broker import BrokerConfig
 from strandline.config.describe import DescribedSetting, describe_topic
-from strandline.config.group import GroupConfig, group_config
-from strandline.config.load import apply_dynamic, topic_config
+from strandline.config.group import GroupConfig, group_config, usable_group_overrides
+from strandline.config.load import apply_dynamic, stored_topic_config
 from strandline.config.topic import TopicConfig
-from strandline.errors import InvalidSetting
 from strandline.types import BrokerId
 
 if TYPE_CHECKING:
@@ -70,8 +69,8 @@ class Settings:
     def of_topic(self, name: str, image: ClusterImage) -> TopicConfig:
         """The settings of one topic, its overrides applied.
 
-        Overrides were checked when they were made, perhaps by another version: if they are not
-        allowed any more the topic keeps working with the broker's settings, and a warning says so.
+        Overrides were checked when they were made, perhaps by another version: a warning names
+        each that is not allowed any more, and the others are followed.
         """
         stored = image.configs.get(ConfigResource(ResourceKind.TOPIC, name))
         if stored is None:
@@ -81,29 +80,27 @@ class Settings:
             return known[1]
         if len(self._topics) > 2 * len(image.configs):
             self._topics.clear()  # most of these topics are gone
-        try:
-            config = topic_config(stored.value.overrides, self.broker)
-        except InvalidSetting as error:
-            log.warning("The settings of topic %s are ignored: %s", name, error)
-            config = self.broker.topic_defaults
+        config, warnings = stored_topic_config(stored.value.overrides, self.broker)
+        for warning in warnings:
+            log.warning("Topic %s: %s", name, warning)
         self._topics[name] = (stored, config)
         return config
 
     def of_group(self, name: str, image: ClusterImage) -> GroupConfig:
         """The settings of one group of the consumer protocol, its overrides applied.
 
-        Those that are not allowed any more are ignored with a warning, as for topics.
+        Each that is not allowed any more is ignored with a warning, as for topics.
         """
         stored = image.configs.get(ConfigResource(ResourceKind.GROUP, name))
         known = self._groups.get(name)
         if known is not None and known[0] is stored and known[1] is self.broker:
             return known[2]
-        overrides = {} if stored is None else stored.value.overrides
-        try:
-            config = group_config(overrides, self.broker)
-        except InvalidSetting as error:
-            log.warning("The settings of group %s are ignored: %s", name, error)
-            config = group_config({}, self.broker)
+        overrides, warnings = usable_group_overrides(
+            {} if stored is None else stored.value.overrides
+        )
+        for warning in warnings:
+            log.warning("Group %s: %s", name, warning)
+        config = group_config(overrides, self.broker)
         if len(self._groups) >= _GROUPS_REMEMBERED:
             self._groups.clear()
         self._groups[name] = (stored, self.broker, config)

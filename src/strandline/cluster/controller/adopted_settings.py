@@ -21,6 +21,7 @@ from strandline.cluster.store import Operation
 from strandline.cluster.znodes import CLUSTER_DEFAULT, ConfigResource, ResourceKind
 from strandline.config.alter import replace_broker, replace_group, replace_topic
 from strandline.config.broker import BrokerConfig
+from strandline.config.resolve import KEEPING
 from strandline.errors import ProtocolError
 from strandline.types import BrokerId, TopicId
 
@@ -48,9 +49,8 @@ def settings_of_topic(
     if known is None:
         return AdoptedSettings(needed or KEPT_FOR_EVER, are_known=spec is not None)
     overrides, left_out = _allowed(known, lambda some: replace_topic(some.items(), broker))
-    # A retention that is not understood must not turn into a shorter one.
     lost = known.keys() - overrides.keys()
-    overrides |= {key: text for key, text in KEPT_FOR_EVER.items() if lost & {key, _CLEANUP}}
+    overrides |= {key: text for key, text in KEEPING.items() if key in lost}
     overrides = {**needed, **overrides}
     if _CLEANUP in needed:
         overrides[_CLEANUP] = needed[_CLEANUP]  # whose records are state must keep the last of each
