@@ -386,12 +386,65 @@ def test_stored_settings_that_are_not_allowed_any_more_are_left_out() -> None:
     assert unknown == "nothing is accepted but has no effect in Strandline."
 
 
-def test_stored_settings_that_contradict_one_another_are_all_left_out() -> None:
-    made = apply_dynamic(
-        BrokerConfig(), cluster_wide={}, per_broker={"max.connections.per.ip": "0"}
-    )
-    assert made.config == BrokerConfig()
-    assert "All dynamic settings are ignored" in made.warnings[0]
+def test_of_stored_settings_those_that_contradict_others_are_left_out_alone() -> None:
+    stored = {"max.connections.per.ip": "0", "max.connections": "3"}
+    made = apply_dynamic(BrokerConfig(), cluster_wide={}, per_broker=stored)
+    assert made.config.layers.per_broker == {"max.connections": "3"}
+    [warning] = made.warnings
+    assert warning.startswith("max.connections.per.ip stays as it is: ")
+
+
+LOWER, UPPER = "log.cleaner.min.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms"
+
+
+@pytest.mark.parametrize(
+    ("in_force", "wanted", "followed"),
+    [
+        ({LOWER: "1", UPPER: "2"}, {LOWER: "3", UPPER: "4"}, {LOWER: "3", UPPER: "4"}),
+        ({LOWER: "3", UPPER: "4"}, {LOWER: "1", UPPER: "2"}, {LOWER: "1", UPPER: "2"}),
+        ({LOWER: "1", UPPER: "2"}, {LOWER: "20", UPPER: "4"}, {LOWER: "1", UPPER: "4"}),
+        ({LOWER: "15", UPPER: "20"}, {LOWER: "15"}, {LOWER: "15", UPPER: "20"}),
+        ({}, {LOWER: "15"}, {}),
+    ],
+)
+def test_what_contradicts_the_file_stays_as_it_is(
+    in_force: dict[str, str], wanted: dict[str, str], followed: dict[str, str]
+) -> None:
+    """At run time that is what the broker follows, as in Kafka; at its start, the file."""
+    static = config(f"{UPPER}=10")
+    other = {"min.insync.replicas": "2"}
+    before = apply_dynamic(static, cluster_wide=in_force | other, per_broker={})
+    assert before.config.layers.cluster_wide == in_force | other
+    retained = {"log.retention.ms": "-1"}
+    made = apply_dynamic(before.config, cluster_wide=wanted | other | retained, per_broker={})
+    assert made.config.layers.cluster_wide == followed | other | retained
+    assert len(made.warnings) == (followed != wanted)
+
+
+def test_a_brokers_own_settings_count_before_those_of_all() -> None:
+    """As they came while the broker ran, so they are followed at its start."""
+    made = apply_dynamic(config(), cluster_wide={LOWER: "15"}, per_broker={UPPER: "10"})
+    assert made.config.layers.per_broker == {UPPER: "10"}
+    assert made.config.layers.cluster_wide == {}
+
+
+def test_a_stored_retention_of_brokers_that_cannot_be_used_never_becomes_shorter() -> None:
+    stored = {"log.retention.ms": "?", "log.cleanup.policy": "burn", "log.retention.bytes": "?"}
+    static = config("log.retention.bytes=5")
+    made = apply_dynamic(static, cluster_wide=stored, per_broker={}).config
+    defaults = made.topic_defaults
+    assert (defaults.retention_ms, defaults.retention_bytes) == (-1, -1)
+    assert defaults.cleanup_policies == frozenset()
+    running = apply_dynamic(static, cluster_wide={"log.retention.ms": "7"}, per_broker={}).config
+    made = apply_dynamic(running, cluster_wide=stored, per_broker={}).config
+    assert made.topic_defaults.retention_ms == 7
+
+
+def test_warnings_of_a_change_do_not_repeat_those_of_the_file() -> None:
+    loaded = load_broker_config(overrides=["group.min.session.timeout.ms=1800001"])
+    assert loaded.warnings
+    changed = apply_dynamic(loaded.config, cluster_wide={"nothing": "1"}, per_broker={})
+    assert changed.warnings == ("nothing is accepted but has no effect in Strandline.",)
 
 
 def test_odd_but_allowed() -> None:

@@ -104,3 +104,29 @@ def test_one_setting_that_cannot_be_used_leaves_a_group_the_others(
         "consumer.heartbeat.interval.ms is '?'; expected a 32-bit integer in [1,...].",
         "Group workers: The stored setting nothing is ignored: nothing is not a group setting.",
     ]
+
+
+def test_a_contradiction_with_this_brokers_file_leaves_the_other_dynamic_settings(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Another broker took the change, as its file allows; here it changes nothing else."""
+    world = World(f"log.cleaner.max.compaction.lag.ms={HOUR_MS}")
+    before = {"min.insync.replicas": "2", "log.retention.ms": "-1"}
+    store(world, ALL_BROKERS, before | {"log.cleaner.min.compaction.lag.ms": "5"})
+    assert caplog.messages == []
+    store(world, ALL_BROKERS, before | {"log.cleaner.min.compaction.lag.ms": "7200000"})
+    store(world, LEDGER, {"segment.ms": "9"})
+    assert [each for each in caplog.messages if "log.cleaner.min" in each] == [
+        "Stored settings of brokers: log.cleaner.min.compaction.lag.ms stays as it is: "
+        "min.compaction.lag.ms is 7200000 and max.compaction.lag.ms is 3600000; the minimum must "
+        "not be above the maximum."
+    ]
+
+    def lag() -> int:
+        defaults = world.node.settings.broker.topic_defaults
+        assert (defaults.min_insync_replicas, defaults.retention_ms) == (2, -1)
+        return defaults.min_compaction_lag_ms
+
+    assert lag() == 5
+    world.restart()
+    assert lag() == 0

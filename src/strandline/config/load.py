@@ -9,7 +9,8 @@ file reads one file and does nothing else to the outside.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
+from functools import partial
 from typing import Final, NamedTuple
 
 from strandline.config import checks
@@ -20,6 +21,7 @@ from strandline.config.listener_settings import SASL_MECHANISMS
 from strandline.config.listeners import Listener
 from strandline.config.properties import parse_properties
 from strandline.config.resolve import (
+    KEEPING,
     broker_values,
     listener_base,
     make_topic_config,
@@ -27,6 +29,7 @@ from strandline.config.resolve import (
     read_value,
     topic_default_values,
     topic_override_values,
+    usable_settings,
     usable_topic_overrides,
 )
 from strandline.config.setting import Service
@@ -40,6 +43,10 @@ _PLUGIN_PREFIXES: Final = ("rsm.config.", "rlmm.config.")
 
 NOT_FOR_ONE_BROKER: Final = frozenset({"min.insync.replicas"})
 """Cluster-wide settings that Kafka, too, does not let one broker have for itself (KIP-966)."""
+
+_KEEPING: Final = {  # what topics follow that have no setting of their own
+    TOPIC_SETTINGS[name].synonyms[0].name: text for name, text in KEEPING.items()
+}
 
 _MADE_SEPARATELY: Final = frozenset(
     {
@@ -144,35 +151,78 @@ def apply_dynamic(
 ) -> LoadedConfig:
     """The configuration with stored dynamic settings, on top of the static ones of `broker`.
 
-    Stored settings were checked when they were stored, maybe by another version: what is not
-    allowed any more is left out with a warning, so that a broker can always start.
+    Stored settings were checked when they were stored, maybe by another version, or by a broker
+    whose file allows them. One that is not allowed here, alone or beside the others, stays as it is
+    in `broker`, which never fails, and a warning says so. What is odd in `broker` itself is not
+    said again.
     """
-    dropped: list[str] = []
-    layers = SettingLayers(
-        static=broker.layers.static,
-        cluster_wide=_usable(cluster_wide, dropped),
-        per_broker=_usable(per_broker, dropped, one_broker=True),
+    in_force = broker.layers
+    own, dropped = usable_settings(
+        per_broker, partial(_check_stored, one_broker=True), _KEEPING | {**in_force.per_broker}
     )
+    of_all, also_dropped = usable_settings(
+        cluster_wide, partial(_check_stored, one_broker=False), _KEEPING | {**in_force.cluster_wide}
+    )
+    wanted = replace(in_force, cluster_wide=of_all, per_broker=own)
+    dropped += also_dropped
+    before = make_broker_config(in_force)
     try:
-        config, warnings = make_broker_config(layers)
-    except InvalidSetting as contradiction:
-        dropped.append(f"All dynamic settings are ignored: {contradiction}")
-        config, warnings = make_broker_config(SettingLayers(static=broker.layers.static))
-    return LoadedConfig(config, (*dropped, *warnings))
+        made = make_broker_config(wanted)
+    except InvalidSetting:
+        made, contradictions = _as_far_as_possible(before, wanted)
+        dropped += contradictions
+    news = (warning for warning in made.warnings if warning not in before.warnings)
+    return LoadedConfig(made.config, (*dropped, *news))
 
 
-def _usable(
-    stored: Mapping[str, str], dropped: list[str], *, one_broker: bool = False
-) -> dict[str, str]:
-    usable: dict[str, str] = {}
-    for name, text in stored.items():
-        try:
-            _check_stored(name, text, one_broker=one_broker)
-        except InvalidSetting as invalid:
-            dropped.append(f"The stored setting {name} is ignored: {invalid}")
-        else:
-            usable[name] = text
-    return usable
+def _as_far_as_possible(
+    before: LoadedConfig, wanted: SettingLayers
+) -> tuple[LoadedConfig, list[str]]:
+    """`before` with the single changes towards `wanted` that it allows, and why not the others.
+
+    A change may need another one first, such as a minimum above the former maximum: so the changes
+    are tried again until none of them can be made.
+    """
+    made = before
+    followed, goal = _dynamic(before.config.layers), _dynamic(wanted)
+    changes = sorted(key for key in followed | goal if followed.get(key) != goal.get(key))
+    while True:
+        refused: dict[tuple[bool, str], InvalidSetting] = {}
+        for key in changes:
+            tried = followed | {key: goal.get(key)}
+            try:
+                made = make_broker_config(_layers(wanted.static, tried))
+            except InvalidSetting as contradiction:
+                refused[key] = contradiction
+            else:
+                followed = tried
+        if len(refused) == len(changes):
+            return made, [f"{name} stays as it is: {why}" for (_, name), why in refused.items()]
+        changes = list(refused)
+
+
+def _dynamic(layers: SettingLayers) -> dict[tuple[bool, str], str | None]:
+    """The dynamic settings by whether they are for all brokers, and name. Sorted, the stronger come
+    first."""
+    return {
+        **{(False, name): text for name, text in layers.per_broker.items()},
+        **{(True, name): text for name, text in layers.cluster_wide.items()},
+    }
+
+
+def _layers(
+    static: Mapping[str, str], dynamic: Mapping[tuple[bool, str], str | None]
+) -> SettingLayers:
+    """The inverse of `_dynamic`; None is no setting."""
+    own, of_all = (
+        {
+            name: text
+            for (is_of_all, name), text in dynamic.items()
+            if is_of_all is which and text is not None
+        }
+        for which in (False, True)
+    )
+    return SettingLayers(static, cluster_wide=of_all, per_broker=own)
 
 
 def _check_stored(name: str, text: str, *, one_broker: bool) -> None:
@@ -194,7 +244,8 @@ def _check_stored(name: str, text: str, *, one_broker: bool) -> None:
 
 def is_usable(name: str, text: str, *, one_broker: bool) -> bool:
     """Whether brokers follow this stored setting, or leave it out with a warning."""
-    return name in _usable({name: text}, [], one_broker=one_broker)
+    check = partial(_check_stored, one_broker=one_broker)
+    return name in usable_settings({name: text}, check, {})[0]
 
 
 def _read_file(path: str) -> dict[str, str]:

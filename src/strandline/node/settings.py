@@ -7,7 +7,7 @@ use, or is told through the node when a topic's change.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from strandline.cluster.image import ClusterImage, Versioned
@@ -46,8 +46,6 @@ class Settings:
         """Settings of groups, with what they were made from."""
         self._followed = (broker.layers.cluster_wide, broker.layers.per_broker)
         """The stored settings of all brokers and of this one that `broker` was made with."""
-        self._ignored: Set[str] = frozenset()
-        """Names of stored settings of this broker that are not followed."""
 
     def follow(self, image: ClusterImage, broker_id: BrokerId) -> None:
         """Take over the dynamic settings of all brokers and of this one."""
@@ -57,12 +55,8 @@ class Settings:
             return
         self._followed = (cluster_wide, per_broker)
         loaded = apply_dynamic(self.broker, cluster_wide=cluster_wide, per_broker=per_broker)
-        ignored = loaded.config.layers.per_broker.keys() ^ per_broker.keys()
-        if ignored - self._ignored:
-            log.warning(
-                "Stored settings of this broker are ignored: %s", ", ".join(sorted(ignored))
-            )
-        self._ignored = ignored
+        for warning in loaded.warnings:
+            log.warning("Stored settings of brokers: %s", warning)
         self.broker = loaded.config
         self._topics.clear()
 
