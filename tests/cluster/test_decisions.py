@@ -49,7 +49,7 @@ from strandline.types import BrokerId, ProducerId, TopicPartition
 from tests.cluster.story import NOW_MS, Story, session_of
 
 ONE, TWO, THREE = BrokerId(1), BrokerId(2), BrokerId(3)
-TOPIC, BROKER = ResourceKind.TOPIC, ResourceKind.BROKER
+TOPIC, BROKER, GROUP = ResourceKind.TOPIC, ResourceKind.BROKER, ResourceKind.GROUP
 ORDERS = ConfigResource(TOPIC, "orders")
 SET, DELETE, APPEND = 0, 1, 2
 
@@ -216,6 +216,16 @@ def test_settings_are_refused_with_kafkas_codes(
     good = alteration(TOPIC, "other", Alteration("retention.ms", SET, "5"))
     assert alter(story, request_, good) == [expected, None]
     assert story.image.overrides(ConfigResource(TOPIC, "other")) == {"retention.ms": "5"}
+
+
+def test_a_group_may_have_any_name() -> None:
+    story = Story()
+    setting = Alteration("share.auto.offset.reset", SET, "earliest")
+    assert alter(story, alteration(GROUP, "..", setting), alteration(GROUP, "", setting)) == [
+        None,
+        ErrorCode.INVALID_REQUEST,
+    ]
+    assert story.image.overrides(ConfigResource(GROUP, ".."))
 
 
 def test_a_resource_named_twice_is_refused() -> None:

@@ -216,6 +216,9 @@ def test_settings_as_kafka_writes_them() -> None:
         (ConfigResource.of_user("a/b", "c"), "/config/users/a%2Fb/clients/c"),
         (ConfigResource.of_user("", ""), "/config/users/<default>/clients/<default>"),
         (ConfigResource.of_user("a", None), "/config/users/a/clients"),
+        (ConfigResource.of_user("..", "."), "/config/users/%2E%2E/clients/%2E"),
+        (ConfigResource(ResourceKind.CLIENT, "."), "/config/clients/%2E"),
+        (ConfigResource(ResourceKind.GROUP, "..."), "/config/groups/..."),
     ],
 )
 def test_paths_of_settings_go_both_ways(resource: ConfigResource, path: str) -> None:

@@ -174,6 +174,26 @@ def test_quotas_of_client_ids_of_users_and_of_addresses(world: World) -> None:
     assert left == []
 
 
+def test_quotas_of_names_that_no_path_may_have(world: World) -> None:
+    ops = [altering.OpData(key="producer_byte_rate", value=5.0, remove=False)]
+    parts = (
+        entity(client_id="good"),
+        entity(client_id=".."),
+        entity(user="."),
+        entity(user="..", client_id="."),
+    )
+    entries = [altering.EntryData(entity=part, ops=ops) for part in parts]
+    answer = world.connect().ask(altering.AlterClientQuotasRequest(entries=entries), 1)
+    assert [each.error_code for each in answer.entries] == [ErrorCode.NONE] * 4
+    world.restart()
+    assert described(world).keys() == {
+        (("client-id", "good"),),
+        (("client-id", ".."),),
+        (("user", "."),),
+        (("user", ".."), ("client-id", ".")),
+    }
+
+
 def test_several_quotas_of_a_user_in_one_request(world: World) -> None:
     def ask(value: float) -> None:
         ops = [altering.OpData(key="producer_byte_rate", value=value, remove=not value)]

@@ -510,6 +510,7 @@ def test_credentials_are_described_changed_and_taken_away_in_kafkas_words(world:
                 upsert("many", 2, 16385),
                 upsert("strange", 3, 4096),
                 upsert("new", 1, 4096),
+                upsert("..", 1, 4096),
             ],
         ),
         0,
@@ -522,11 +523,12 @@ def test_credentials_are_described_changed_and_taken_away_in_kafkas_words(world:
         "many": ErrorCode.UNACCEPTABLE_CREDENTIAL,
         "strange": ErrorCode.UNSUPPORTED_SASL_MECHANISM,
         "new": 0,
+        "..": 0,
     }
     deletion = ScramCredentialDeletion(name="bob", mechanism=2)
     assert admin.ask(AlterUserScramCredentialsRequest(deletions=[deletion]), 0).results
     left = admin.ask(DescribeUserScramCredentialsRequest(users=[]), 0)
-    assert [each.user for each in left.results] == ["new"]
+    assert [each.user for each in left.results] == ["..", "new"]
 
 
 def test_a_first_user_that_is_there_stays_as_it_is(world: World) -> None:

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from strandline.cluster.store import Create, MultiTooLarge, OutcomeUnknown, StoreUnavailable
+from strandline.cluster.store import (
+    Create,
+    InvalidPath,
+    MultiTooLarge,
+    OutcomeUnknown,
+    StoreError,
+    StoreUnavailable,
+)
 from strandline.errors import ErrorCode
 from strandline.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -208,8 +215,17 @@ def test_deleting_and_creating_in_a_row_leaves_one_directory_each(world: World) 
     assert len(names) == 6
 
 
-def test_a_request_that_is_too_large_for_the_store_is_not_to_be_repeated(world: World) -> None:
-    world.store_error = MultiTooLarge(request_bytes=2_000_000, request_bytes_max=1_000_000)
+@pytest.mark.parametrize(
+    "error",
+    [
+        MultiTooLarge(request_bytes=2_000_000, request_bytes_max=1_000_000),
+        InvalidPath("/brokers/topics/x", 0),
+    ],
+)
+def test_a_request_that_the_store_can_never_write_is_not_to_be_repeated(
+    world: World, error: StoreError
+) -> None:
+    world.store_error = error
     topic = CreatableTopic(name="x", num_partitions=1, replication_factor=1)
     (answer,) = world.connect().ask(CreateTopicsRequest(topics=[topic]), 5).topics
     assert answer.error_code == ErrorCode.INVALID_REQUEST

@@ -13,7 +13,13 @@ from typing import Any, Final, TypeVar
 
 from strandline.cluster.controller import Decision
 from strandline.cluster.image import ClusterImage
-from strandline.cluster.store import MultiRefused, MultiTooLarge, OutcomeUnknown, StoreError
+from strandline.cluster.store import (
+    InvalidPath,
+    MultiRefused,
+    MultiTooLarge,
+    OutcomeUnknown,
+    StoreError,
+)
 from strandline.errors import ErrorCode, ProtocolError
 from strandline.node.metadata import Metadata
 from strandline.types import Instant
@@ -57,7 +63,7 @@ class Controller:
         def written(error: StoreError | None, at: Instant) -> None:
             if error is None:
                 done(decision.results, at)
-            elif isinstance(error, MultiRefused) and rounds_left > 1:
+            elif _was_out_of_date(error) and rounds_left > 1:
                 self._round(decide, done, failed, rounds_left - 1, at)
             else:
                 log.warning("A metadata write failed: %s", error)
@@ -66,11 +72,21 @@ class Controller:
         self._metadata.write(decision.operations, written, now)
 
 
+def _was_out_of_date(error: StoreError) -> bool:
+    """Whether another decision may be written: a path that cannot be is wrong in any."""
+    return isinstance(error, MultiRefused) and not isinstance(error, InvalidPath)
+
+
 def _for_clients(error: StoreError) -> ProtocolError:
     if isinstance(error, OutcomeUnknown):
         return ProtocolError(
             ErrorCode.REQUEST_TIMED_OUT,
             "The metadata store did not say whether it wrote the change.",
+        )
+    if isinstance(error, InvalidPath):
+        return ProtocolError(
+            ErrorCode.INVALID_REQUEST,
+            f"The metadata store can have no node {error.path!r} for what the request names.",
         )
     if isinstance(error, MultiRefused):
         return ProtocolError(

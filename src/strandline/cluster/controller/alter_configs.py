@@ -182,22 +182,12 @@ def _resource(kind: int, name: str, broker: BrokerConfig) -> ConfigResource:
             )
         return ConfigResource(ResourceKind.BROKER, name)
     if kind == ResourceKind.GROUP:
-        if problem := group_problem(name):
-            raise ProtocolError(ErrorCode.INVALID_REQUEST, problem)
+        if not name:
+            raise ProtocolError(
+                ErrorCode.INVALID_REQUEST, "Default group resources are not allowed."
+            )
         return ConfigResource(ResourceKind.GROUP, name)
     raise no_settings(kind)
-
-
-def group_problem(name: str) -> str | None:
-    """Why settings cannot be kept for a group of this name, or None if they can.
-
-    The metadata store has the name as the name of a node.
-    """
-    if not name:
-        return "Default group resources are not allowed."
-    if name in (".", ".."):
-        return f"The metadata store cannot keep settings for a group of the name {name!r}."
-    return None
 
 
 def no_settings(kind: int) -> ProtocolError:

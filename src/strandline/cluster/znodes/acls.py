@@ -24,7 +24,7 @@ from strandline.authorization.acls import (
     ResourcePattern,
     of_word,
 )
-from strandline.cluster.znodes.content import Content, Extra, Json, encoded
+from strandline.cluster.znodes.content import DOTS, Content, Extra, Json, encoded
 
 LITERAL_ROOT: Final = "/kafka-acl"
 _EXTENDED_ROOT: Final = "/kafka-acl-extended"
@@ -119,8 +119,8 @@ def _word(content: Content, kind: type[_Word], text: str) -> _Word:
 
 
 def _escaped(name: str) -> str:
-    if name in (".", ".."):
-        return name.replace(".", "%2E")
+    if name in DOTS:
+        return DOTS[name]
     return "".join(quote(each, safe="") if _is_unfit(each) else each for each in name)
 
 

@@ -18,7 +18,7 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 from urllib.parse import quote, unquote
 
-from strandline.cluster.znodes.content import Content, Extra, encoded
+from strandline.cluster.znodes.content import DOTS, Content, Extra, encoded
 
 ROOT: Final = "/config"
 CLUSTER_DEFAULT: Final = ""
@@ -103,7 +103,9 @@ class ConfigResource(NamedTuple):
 
 
 def _encoded(name: str) -> str:
-    return quote(name, safe="") if name else _DEFAULT_NODE
+    if not name:
+        return _DEFAULT_NODE
+    return DOTS.get(name) or quote(name, safe="")
 
 
 def _decoded(name: str) -> str:

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from strandline.cluster.store import MalformedNode
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 Extra: TypeAlias = Mapping[str, Json]
+
+DOTS: Final = {".": "%2E", "..": "%2E%2E"}
+"""How names that no node of ZooKeeper may have are percent-encoded."""
 
 
 class Content:
