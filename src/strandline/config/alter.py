@@ -8,6 +8,7 @@ no sense or a broker setting that cannot change, INVALID_CONFIG for the rest. St
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import Final, NamedTuple
@@ -158,8 +159,8 @@ def _replaced(settings: Iterable[tuple[str, str | None]]) -> dict[str, str]:
 
 
 def _check_request(names: list[str]) -> None:
-    if len(set(names)) != len(names):
-        twice = sorted({name for name in names if names.count(name) > 1})
+    twice = sorted(name for name, count in Counter(names).items() if count > 1)
+    if twice:
         raise ProtocolError(
             ErrorCode.INVALID_REQUEST,
             f"The request has {', '.join(twice)} more than once; each setting may appear once.",

@@ -8,7 +8,7 @@ them, under the version that it saw. What is refused, and in which words, is Kaf
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from math import isfinite
 from typing import Final
@@ -77,22 +77,34 @@ def _writes(
     for resource, settings in wanted.items():
         if resource.kind is ResourceKind.USER and resource.name not in users:
             yield from config_write(image, resource, settings)
+    below = _clients_by_user(image) if users else {}
     for user, clients in users.items():
-        yield from _user_writes(image, user, clients, wanted)
+        yield from _user_writes(image, user, clients, below.get(user, set()), wanted)
+
+
+def _clients_by_user(image: ClusterImage) -> dict[str, set[ConfigResource]]:
+    """Client ids of users that have settings, by user."""
+    below: dict[str, set[ConfigResource]] = {}
+    for resource in image.configs:
+        if resource.kind is ResourceKind.USER_CLIENT:
+            user, client_id = resource.user_and_client
+            if client_id is not None:
+                below.setdefault(user, set()).add(resource)
+    return below
 
 
 def _user_writes(
     image: ClusterImage,
     user: str,
     clients: Mapping[ConfigResource, Mapping[str, str]],
+    below: Set[ConfigResource],
     wanted: Mapping[ConfigResource, Mapping[str, str]],
 ) -> Iterator[Operation]:
     """Settings of client ids need the nodes above them, which go when nothing is below."""
     above, folder = ConfigResource(ResourceKind.USER, user), ConfigResource.of_user(user, None)
     overrides = wanted.get(above, image.overrides(above))
     stored = image.configs.get(above)
-    left = {resource for resource in image.configs if _is_below(resource, folder)}
-    left -= {resource for resource, settings in clients.items() if not settings}
+    left = below - {resource for resource, settings in clients.items() if not settings}
     left |= {resource for resource, settings in clients.items() if settings}
     stays = bool(left or overrides)
     if stored is None and stays:
@@ -108,10 +120,6 @@ def _user_writes(
         yield Delete(folder.path)
     if stored is not None and not stays:
         yield Delete(above.path, stored.version)
-
-
-def _is_below(resource: ConfigResource, folder: ConfigResource) -> bool:
-    return resource.kind is folder.kind and resource.name.startswith(f"{folder.name}/")
 
 
 def stored_quotas(image: ClusterImage) -> Iterator[tuple[Entity, Mapping[str, float]]]:

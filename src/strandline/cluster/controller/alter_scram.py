@@ -6,11 +6,11 @@ settings (quotas) in the same node stay.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
-from strandline.cluster.controller.decision import Decision, Refusal
+from strandline.cluster.controller.decision import Decision, Refusal, duplicates
 from strandline.cluster.controller.topic_writes import config_write
 from strandline.cluster.image import ClusterImage
 from strandline.cluster.scram_credentials import (
@@ -44,6 +44,9 @@ class ScramUpsertion:
     salted_password: bytes = field(repr=False)
 
 
+_Change: TypeAlias = ScramDeletion | ScramUpsertion
+
+
 @dataclass(frozen=True, slots=True)
 class ScramAltered:
     """What became of one user."""
@@ -62,18 +65,18 @@ def alter_scram(
     Refusals: UNACCEPTABLE_CREDENTIAL, UNSUPPORTED_SASL_MECHANISM, DUPLICATE_RESOURCE,
     RESOURCE_NOT_FOUND.
     """
-    changes: list[ScramDeletion | ScramUpsertion] = [*deletions, *upsertions]
-    counts = Counter((each.user, each.mechanism) for each in changes)
-    repeated = {user for (user, _), count in counts.items() if count > 1}
+    by_user: dict[str, list[_Change]] = {}
+    changes: list[_Change] = [*deletions, *upsertions]
+    for change in changes:
+        by_user.setdefault(change.user, []).append(change)
     results: list[ScramAltered] = []
     operations: list[Operation] = []
-    for user in dict.fromkeys(each.user for each in changes):
+    for user, own in by_user.items():
         try:
-            _refuse_repeated(user, repeated)
+            _refuse_repeated(own)
             settings = dict(image.overrides(_resource(user)))
-            for each in changes:
-                if each.user == user:
-                    _apply(settings, each)
+            for change in own:
+                _apply(settings, change)
         except ProtocolError as error:
             results.append(ScramAltered(user, Refusal.of(error)))
             continue
@@ -104,15 +107,15 @@ def users_with_credentials(image: ClusterImage) -> list[str]:
     )
 
 
-def _refuse_repeated(user: str, repeated: set[str]) -> None:
-    if user in repeated:
+def _refuse_repeated(changes: Sequence[_Change]) -> None:
+    if duplicates(each.mechanism for each in changes):
         raise ProtocolError(
             ErrorCode.DUPLICATE_RESOURCE,
             "A user credential cannot be altered twice in the same request",
         )
 
 
-def _apply(settings: dict[str, str], change: ScramDeletion | ScramUpsertion) -> None:
+def _apply(settings: dict[str, str], change: _Change) -> None:
     if not change.user:
         raise ProtocolError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
     if change.mechanism not in list(ScramMechanism):
