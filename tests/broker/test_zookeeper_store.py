@@ -21,6 +21,7 @@ from strandline.authorization.acls import (
     ResourceType,
 )
 from strandline.authorization.acls import Operation as AclOperation
+from strandline.broker import zookeeper_store
 from strandline.broker.zookeeper_access import ZooKeeperAccess
 from strandline.broker.zookeeper_requests import Multi
 from strandline.broker.zookeeper_store import METADATA_ROOTS, ZooKeeperStore
@@ -92,8 +93,11 @@ def test_a_connect_string_that_names_no_servers_is_refused(hosts: str) -> None:
         ZooKeeperStore(hosts)
 
 
-def test_no_server_within_the_limit_is_unavailable() -> None:
+def test_no_server_within_the_limit_is_unavailable(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     nobody = Ports.chosen()
+    monkeypatch.setattr(zookeeper_store, "TOLD_AFTER_S", 0.05)
 
     async def scenario() -> None:
         store = ZooKeeperStore(f"{nobody.host}:{nobody.client}/app", connection_timeout_ms=300)
@@ -106,6 +110,7 @@ def test_no_server_within_the_limit_is_unavailable() -> None:
             await store.multi([Create("/a")])
 
     asyncio.run(scenario())
+    assert f"Still waiting for a ZooKeeper server of {nobody.host}" in caplog.text
 
 
 def test_the_chroot_is_made_with_its_parents(

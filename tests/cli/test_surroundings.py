@@ -210,3 +210,50 @@ def test_an_error_of_the_system_without_a_file_is_its_sentence() -> None:
         "No usable temporary directory found"
     )
     assert sentence_of(PermissionError(13, "Permission denied", "/x")) == "/x: Permission denied."
+
+
+def test_closed_standard_streams(tmp_path: Path) -> None:
+    """As some supervisors start programs: nothing to read, and what is printed is lost, which is
+    said where it can be."""
+    with serving(tmp_path, "--data-dir", "data") as (address, _):
+
+        def ended(streams: str, *words: str) -> tuple[int, str]:
+            script = f'exec "$@" {streams}'
+            done = subprocess.run(
+                ["sh", "-c", script, "sh", *COMMAND, "-b", address, *words],
+                stderr=subprocess.PIPE,
+                encoding="utf-8",
+                timeout=DEADLINE_S,
+                check=False,
+            )
+            return done.returncode, done.stderr
+
+        run(tmp_path, "-b", address, "produce", "t", stdin="one\n")
+        code, said = ended("<&-", "produce", "t")
+        assert (code, said[:10]) == (0, "0 records ")
+        refused = (1, "strandline: Bad file descriptor\n")
+        for words in (("consume", "t", "-e"), ("topics", "list"), ("status", "--json")):
+            assert ended(">&-", *words) == refused
+        assert ended(">&-", "dump", str(tmp_path / "data" / "t-0")) == refused
+        assert ended(">&- 2>&-", "topics", "list") == (1, "")
+        assert ended(">/dev/null 2>&-", "topics", "list") == (0, "")
+
+
+def test_bytes_that_are_not_utf_8(tmp_path: Path) -> None:
+    """A separator may be any; names are sent as UTF-8."""
+    with serving(tmp_path, "--data-dir", "data") as (address, _):
+        separator: tuple[str, bytes] = ("--key-separator", b"\xff")
+        produce: list[str | bytes] = [*COMMAND, "-b", address, "produce", "t", *separator]
+        subprocess.run(produce, input=b"k\xffv\n", check=True, timeout=DEADLINE_S)
+        read = ("consume", "t", "-e", "--offset", "earliest", "--format", "%k %s")
+        assert run(tmp_path, "-b", address, *read) == "k v"
+        for words in (("topics", "describe"), ("groups", "describe")):
+            command: list[str | bytes] = [*COMMAND, "-b", address, *words, b"\xff"]
+            wrong = subprocess.run(
+                command,
+                capture_output=True,
+                timeout=DEADLINE_S,
+                check=False,
+            )
+            assert wrong.stderr == b"strandline: '\\udcff' cannot be sent: it is not UTF-8.\n"
+            assert wrong.returncode == 1

@@ -144,7 +144,10 @@ def test_records_are_deleted_below_an_offset(strandline: Run, filled: str) -> No
     assert "OFFSET_OUT_OF_RANGE" in beyond.err
 
 
-@pytest.mark.parametrize(("time", "start"), [("1", 0), ("2500", 2), ("1970-01-01T00:00:09Z", 4)])
+@pytest.mark.parametrize(
+    ("time", "start"),
+    [("1970-01-01", 0), ("1970-01-01T00:00:02.5", 2), ("1970-01-01T00:00:09Z", 4)],
+)
 def test_records_are_deleted_below_a_time(
     strandline: Run, filled: str, time: str, start: int
 ) -> None:

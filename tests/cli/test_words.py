@@ -26,7 +26,7 @@ def test_times(text: str, milliseconds: int) -> None:
 @pytest.mark.parametrize("text", ["", "noon", "2027", "12345", "1798761600000000", "-1"])
 def test_what_is_no_time(text: str) -> None:
     """A year, and microseconds, were taken for milliseconds since 1970."""
-    with pytest.raises(click.UsageError, match="--t takes an ISO 8601 time .* not '"):
+    with pytest.raises(click.UsageError, match=r"--t takes an ISO 8601 time .* not '"):
         parse_time(text, "--t")
 
 

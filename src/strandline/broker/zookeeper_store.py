@@ -66,6 +66,8 @@ SESSION_TIMEOUT_MS: Final = 18_000
 CONNECTION_TIMEOUT_MS_MIN: Final = 18_000
 READS_PER_REQUEST: Final = 200
 RETRY_S: Final = 1.0
+TOLD_AFTER_S: Final = 3.0
+_STILL_WAITING: Final = "Still waiting for a ZooKeeper server of %s: none serves this broker yet."
 METADATA_ROOTS: Final = tuple(
     sorted(
         {f"/{path.split('/')[1]}" for path in SKELETON}
@@ -163,6 +165,7 @@ class ZooKeeperStore:
             tls=self._access.tls,
         )
         self._link.start()
+        still_waiting = loop.call_later(TOLD_AFTER_S, log.warning, _STILL_WAITING, self._hosts)
         try:
             async with asyncio.timeout(self._connection_timeout_ms / 1000):
                 view = await self._loading
@@ -177,6 +180,8 @@ class ZooKeeperStore:
         except BaseException:
             await self.close()
             raise
+        finally:
+            still_waiting.cancel()
         self._loading = None
         # What came meanwhile is told when the caller has the view.
         loop.call_soon(self.caught_up)

@@ -16,6 +16,7 @@ from strandline.cli.broker_options import (
     parse_users,
 )
 from strandline.cli.log_lines import log_to_standard_error
+from strandline.cli.numbers import BROKER
 from strandline.cli.serving import run_until_stopped
 from strandline.cluster.store import Store
 from strandline.config.broker import BrokerConfig
@@ -30,7 +31,7 @@ from strandline.config.broker import BrokerConfig
 @click.option(
     "--id",
     "broker_id",
-    type=click.IntRange(min=0),
+    type=BROKER,
     metavar="N",
     help="The broker's own number in the cluster. Short for --set node.id=N.",
 )

@@ -6,6 +6,7 @@ import click
 
 from strandline.cli.connecting import DESCRIBING_MS, bootstrap_option, json_option, open_cluster
 from strandline.cli.features import features
+from strandline.cli.numbers import BROKER
 from strandline.cli.output import print_json, print_table, size_text
 from strandline.cli.whole_sentences import SentencesGroup
 from strandline.client.admin_cluster import (
@@ -84,7 +85,7 @@ def _print(found: ClusterDescription, directories: LogDirectories) -> None:
 
 @cluster.command()
 @bootstrap_option
-@click.argument("broker", type=click.IntRange(min=0))
+@click.argument("broker", type=BROKER)
 def unregister(bootstrap: str | None, broker: int) -> None:
     """Have the cluster forget a broker that is down and will not come back.
 

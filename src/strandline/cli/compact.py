@@ -12,6 +12,7 @@ from typing import Any, Final
 import click
 
 from strandline.cli.connecting import bootstrap_option, json_option, open_cluster
+from strandline.cli.numbers import PARTITION
 from strandline.cli.output import counted, print_json, size_text
 from strandline.client.cluster import ClusterClient
 from strandline.client.inspection import inspect
@@ -27,7 +28,7 @@ Document = Mapping[str, Any]
 @click.command()
 @click.argument("topic")
 @click.option("--now", is_flag=True, required=True, help="Whether it is due or not.")
-@click.option("--partition", type=click.IntRange(min=0), metavar="N", help="Only this one.")
+@click.option("--partition", type=PARTITION, metavar="N", help="Only this one.")
 @click.option("--wait", is_flag=True, help="Wait until it is done.")
 @json_option
 @bootstrap_option

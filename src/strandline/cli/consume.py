@@ -13,6 +13,7 @@ from strandline.cli.connecting import bootstrap_option, open_cluster, parse_assi
 from strandline.cli.consume_member import MemberTask, consume_as_member
 from strandline.cli.consume_place import check_start, parse_start
 from strandline.cli.consume_run import ConsumeRun
+from strandline.cli.numbers import PARTITION
 from strandline.cli.record_format import Formatter, formatter_for
 from strandline.cli.schema_options import schema_options, schema_places
 from strandline.cli.stopping import Stop, ends_with_its_reader
@@ -35,7 +36,7 @@ _FORMS: Final = ("bytes", "avro")
 @click.option(
     "--partition",
     "numbers",
-    type=click.IntRange(min=0),
+    type=PARTITION,
     multiple=True,
     metavar="N",
     help="Only this one. Repeatable.",

@@ -11,6 +11,7 @@ from functools import partial
 import click
 
 from strandline.cli.moments import parse_time
+from strandline.cli.numbers import INT64_MAX, whole_number
 from strandline.client.cluster import ClusterClient
 from strandline.client.fetching import FetchedRecords
 from strandline.client.offsets import EARLIEST, LATEST, list_offsets_now
@@ -32,12 +33,12 @@ def parse_start(offset: str | None, timestamp: str | None) -> Start | None:
     if offset == "latest":
         return Start.latest()
     digits = offset.removeprefix("-")
-    if not (digits.isascii() and digits.isdigit()):
+    number = whole_number(digits, INT64_MAX)
+    if number is None:
         raise click.UsageError(
             f"--offset takes earliest, latest, an offset, or -N, not '{offset}'."
         )
-    number = int(offset)
-    return Start.at_offset(number) if number >= 0 and offset == digits else Start.latest(-number)
+    return Start.at_offset(number) if offset == digits else Start.latest(number)
 
 
 def check_start(

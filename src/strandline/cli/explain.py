@@ -13,6 +13,7 @@ from typing import Any, Final
 import click
 
 from strandline.cli.connecting import bootstrap_option, json_option, open_cluster
+from strandline.cli.numbers import BROKER, PARTITION
 from strandline.cli.output import counted, print_json, print_table, size_text, time_text
 from strandline.cli.whole_sentences import SentencesGroup
 from strandline.client.cluster import ClusterClient
@@ -36,10 +37,8 @@ def explain() -> None:
 
 @explain.command()
 @click.argument("topic")
-@click.option("--partition", type=click.IntRange(min=0), metavar="N", help="Only this one.")
-@click.option(
-    "--broker", type=click.IntRange(min=0), metavar="ID", help="Ask this one, and not the leaders."
-)
+@click.option("--partition", type=PARTITION, metavar="N", help="Only this one.")
+@click.option("--broker", type=BROKER, metavar="ID", help="Ask this one, and not the leaders.")
 @click.option("--dry-run", is_flag=True, help="Only what the next round of retention would remove.")
 @json_option
 @bootstrap_option
@@ -66,10 +65,8 @@ def retention(
 
 @explain.command()
 @click.argument("topic")
-@click.option("--partition", type=click.IntRange(min=0), metavar="N", help="Only this one.")
-@click.option(
-    "--broker", type=click.IntRange(min=0), metavar="ID", help="Ask this one, and not the leaders."
-)
+@click.option("--partition", type=PARTITION, metavar="N", help="Only this one.")
+@click.option("--broker", type=BROKER, metavar="ID", help="Ask this one, and not the leaders.")
 @click.option(
     "--dry-run", is_flag=True, help="Also read all of it, and tell which offsets and bytes go."
 )

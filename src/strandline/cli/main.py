@@ -108,8 +108,23 @@ def _show_version(context: click.Context, *, asked: bool) -> None:
     context.exit()
 
 
+def _open_what_is_closed() -> None:
+    """Have all three standard streams. A closed one stays one that cannot be read or written, and
+    no file or socket gets its descriptor, into which a library may write."""
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        if getattr(sys, name) is None:
+            taken = os.open(os.devnull, os.O_RDONLY)  # which makes writing an error
+            if taken != number:
+                os.dup2(taken, number)
+                os.close(taken)
+            # Without a buffer, of which Python would try to write the rest at its end.
+            raw = io.FileIO(number, mode, closefd=False)
+            setattr(sys, name, io.TextIOWrapper(raw, write_through=True))
+
+
 def main() -> None:
     """Run the command line and exit."""
+    _open_what_is_closed()
     # Without a umask new directories would be writable for every user of the machine.
     os.umask(os.umask(stat.S_IWOTH) | stat.S_IWOTH)
     for stream in (sys.stdout, sys.stderr):

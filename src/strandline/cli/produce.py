@@ -10,6 +10,7 @@ from typing import Final
 import click
 
 from strandline.cli.connecting import bootstrap_option, open_cluster, parse_assignments
+from strandline.cli.numbers import PARTITION
 from strandline.cli.output import counted
 from strandline.cli.produce_counts import Acknowledged
 from strandline.cli.produce_input import InputRecord, from_json, from_line, read_lines
@@ -39,7 +40,7 @@ _TIMEOUT_S: Final = TRANSACTION_TIMEOUT_MS // 1000
     help="A record per line: its value, or an object as 'consume --format json' prints it.",
 )
 @click.option("--key-separator", metavar="TEXT", help="What stands between key and value.")
-@click.option("--partition", type=click.IntRange(min=0), metavar="N", help="Send all there.")
+@click.option("--partition", type=PARTITION, metavar="N", help="Send all there.")
 @click.option(
     "--header", "headers", metavar="NAME=VALUE", multiple=True, help="For all. Repeatable."
 )
@@ -96,7 +97,7 @@ def produce(
         (name, value.encode("utf-8", "surrogateescape"))
         for name, value in parse_assignments(headers, "--header").items()
     )
-    separator = None if key_separator is None else key_separator.encode()
+    separator = None if key_separator is None else os.fsencode(key_separator)
 
     def record_of(line: bytes, number: int) -> InputRecord:
         return from_json(line, number) if form == "json" else from_line(line, number, separator)

@@ -11,6 +11,7 @@ import click
 
 from strandline.cli.connecting import bootstrap_option, json_option, open_cluster
 from strandline.cli.moments import parse_time
+from strandline.cli.numbers import INT64_MAX, whole_number
 from strandline.cli.output import print_json, print_table
 from strandline.cli.scope import parse_scope
 from strandline.client.admin import Admin
@@ -88,9 +89,10 @@ def delete_records(
 def _parse_offset(text: str) -> Offset:
     if text == "end":
         return _END
-    if not (text.isascii() and text.isdigit()):
+    offset = whole_number(text, INT64_MAX)
+    if offset is None:
         raise click.UsageError(f"--before takes an offset or 'end', not '{text}'.")
-    return Offset(int(text))
+    return Offset(offset)
 
 
 def _at_time(

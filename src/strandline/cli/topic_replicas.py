@@ -9,6 +9,7 @@ from typing import Final
 import click
 
 from strandline.cli.connecting import DESCRIBING_MS, bootstrap_option, json_option, open_cluster
+from strandline.cli.numbers import INT32_MAX, whole_number
 from strandline.cli.output import counted, print_json, print_table, size_text
 from strandline.cli.scope import parse_scope
 from strandline.cli.unanswered import tell_brokers
@@ -233,10 +234,13 @@ def _wait(admin: ReplicaAdmin, partitions: Sequence[TopicPartition]) -> None:
 
 
 def _parse_brokers(text: str) -> list[BrokerId]:
-    items = [item.strip() for item in text.split(",")]
-    if not all(item.isascii() and item.isdigit() for item in items):
-        raise click.UsageError(f"--to takes the ids of brokers, as in 1,2,3, not '{text}'.")
-    return [BrokerId(int(item)) for item in items]
+    brokers = []
+    for item in text.split(","):
+        number = whole_number(item.strip(), INT32_MAX)
+        if number is None:
+            raise click.UsageError(f"--to takes the ids of brokers, as in 1,2,3, not '{text}'.")
+        brokers.append(BrokerId(number))
+    return brokers
 
 
 def _print_outcomes(outcomes: Outcomes, *, done: str, failed: str) -> None:

@@ -14,6 +14,7 @@ from strandline.cli.connecting import (
     open_cluster,
     parse_assignments,
 )
+from strandline.cli.numbers import PARTITION_COUNT, REPLICATION_FACTOR
 from strandline.cli.output import counted, print_json, print_table, size_text
 from strandline.cli.topic_records import delete_records
 from strandline.cli.topic_replicas import elect, move, move_logs, moves
@@ -48,11 +49,9 @@ topics.add_command(move_logs)
 
 @topics.command()
 @click.argument("name")
+@click.option("--partitions", type=PARTITION_COUNT, metavar="N", help="Default: the broker's.")
 @click.option(
-    "--partitions", type=click.IntRange(min=1), metavar="N", help="Default: the broker's."
-)
-@click.option(
-    "--replication-factor", type=click.IntRange(min=1), metavar="N", help="Default: the broker's."
+    "--replication-factor", type=REPLICATION_FACTOR, metavar="N", help="Default: the broker's."
 )
 @click.option(
     "--config", "settings", metavar="NAME=VALUE", multiple=True, help="A setting. Repeatable."
@@ -145,7 +144,7 @@ def describe(names: tuple[str, ...], internal: bool, bootstrap: str | None, as_j
 
 @topics.command()
 @click.argument("name")
-@click.option("--partitions", type=click.IntRange(min=1), metavar="N", help="The new total.")
+@click.option("--partitions", type=PARTITION_COUNT, metavar="N", help="The new total.")
 @click.option(
     "--config", "settings", metavar="NAME=VALUE", multiple=True, help="Set a setting. Repeatable."
 )

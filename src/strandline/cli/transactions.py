@@ -11,6 +11,7 @@ import click
 
 from strandline.cli.connecting import (
     DESCRIBING_MS,
+    as_typed,
     bootstrap_option,
     json_option,
     open_cluster,
@@ -218,8 +219,11 @@ def abort(partition: str, producer_id: int, bootstrap: str | None) -> None:
         if not open_there:
             raise ProtocolError(
                 ErrorCode.INVALID_TXN_STATE,
-                f"Producer {producer_id} has no open transaction in {at}. "
-                f"'strandline transactions producers {partition}' shows those that have.",
+                as_typed(
+                    f"Producer {producer_id} has no open transaction in {at}. "
+                    f"`strandline transactions producers {partition}` shows those that have.",
+                    bootstrap,
+                ),
             )
         admin.abort(open_there[0])
     click.echo(

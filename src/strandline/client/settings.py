@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from ipaddress import IPv6Address
 from typing import Final, NamedTuple
 
 from strandline.client.backoff import RETRY_BACKOFF_MAX_MS, RETRY_BACKOFF_MS
@@ -62,20 +63,27 @@ def join_addresses(addresses: Iterable[Address]) -> str:
     return ", ".join(map(str, addresses))
 
 
+def _is_ipv6(text: str) -> bool:
+    try:
+        return IPv6Address(text).version == 6
+    except ValueError:
+        return False
+
+
 def _parse(item: str) -> Address:
     if item.startswith("["):
         host, bracket, rest = item[1:].partition("]")
         colon, port = rest[:1], rest[1:]
         well_formed = bool(bracket) and (colon == ":" or not rest)
     elif item.count(":") > 1:
-        host, colon, port, well_formed = item, "", "", True  # a bare IPv6 address
+        host, colon, port, well_formed = item, "", "", _is_ipv6(item)
     else:
         host, colon, port = item.partition(":")
         well_formed = True
     if not colon:
         port = str(DEFAULT_PORT)
     number = int(port) if port.isascii() and port.isdigit() else 0
-    if not well_formed or not host or not 0 < number <= _HIGHEST_PORT:
+    if not well_formed or not host.isprintable() or not host or not 0 < number <= _HIGHEST_PORT:
         raise InvalidSetting(
             "bootstrap", f"'{item}' is not an address of the form host or host:port."
         )

@@ -15,7 +15,7 @@ RULES: Final = (
         "The coordinator is writing the markers of the producer's last transaction to all of its "
         "partitions, and takes nothing for the next one before they are there.",
         "Nothing: the client asks again. If it lasts, a partition of the last transaction has no "
-        "leader; 'strandline transactions describe ID' names them.",
+        "leader; `strandline transactions describe ID` names them.",
     ),
     refusal_rule(
         "offsets-undecided",
