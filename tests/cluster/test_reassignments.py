@@ -287,6 +287,18 @@ def test_wishes_are_refused_with_kafkas_codes() -> None:
     assert move(story, wish(4, 1), may_change_factor=False) == [None]
 
 
+def test_the_factor_is_kept_if_it_is_that_of_the_target_of_a_move() -> None:
+    """As Kafka 4.3.1 compares: with the replicas that there will be, not with those there were."""
+    story = Story(4)
+    story.place("t", [1, 2, 3])
+    assert move(story, wish(1, 4)) == [None]
+    assert move(story, wish(1, 2, 4), may_change_factor=False) == [
+        ErrorCode.INVALID_REPLICATION_FACTOR
+    ]
+    assert move(story, wish(1, 2), may_change_factor=False) == [None]
+    assert move(story, CANCEL, may_change_factor=False) == [None], "a cancellation may"
+
+
 def test_only_what_is_asked_for_is_listed() -> None:
     story = Story(3)
     story.place("t", [1], [1], [1])

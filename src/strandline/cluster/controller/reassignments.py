@@ -77,7 +77,7 @@ def alter_reassignments(
             refuse_duplicate(key, repeated)
             partition = _existing(image, key)
             target = _target(image, partition, wish.replicas)
-            if not may_change_replication_factor:
+            if not may_change_replication_factor and wish.replicas is not None:
                 _check_factor(partition, target)
             after = _redirected(key, partition, target, brokers.at(key), policy)
             if after != partition:
@@ -144,7 +144,8 @@ def _target(
 
 
 def _check_factor(partition: PartitionImage, target: Replicas) -> None:
-    current = len(_original(partition))
+    """Held against the target of a move that is under way, as Kafka does."""
+    current = len(partition.replicas) - len(partition.removing)
     if len(target) != current:
         raise ProtocolError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
