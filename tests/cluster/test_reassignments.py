@@ -299,6 +299,21 @@ def test_the_factor_is_kept_if_it_is_that_of_the_target_of_a_move() -> None:
     assert move(story, CANCEL, may_change_factor=False) == [None], "a cancellation may"
 
 
+def test_the_order_of_the_in_sync_set_is_not_worth_a_write() -> None:
+    """A write would move the partition epoch, and proposals under way would be refused."""
+    story = Story(4)
+    story.place("t", [1, 2, 3])
+    assert move(story, wish(3, 2, 4)) == [None]
+    before = story.partition()
+    assert (before.replicas, before.in_sync_replicas) == ((3, 2, 4, 1), (1, 2, 3))
+    story.rewrite(in_sync_replicas=(1, 3, 2))
+    assert story.reconcile() == []
+    assert story.partition().in_sync_replicas == (1, 3, 2)
+    story.leave(2)
+    story.reconcile()
+    assert story.partition().in_sync_replicas == (3, 1)
+
+
 def test_only_what_is_asked_for_is_listed() -> None:
     story = Story(3)
     story.place("t", [1], [1], [1])

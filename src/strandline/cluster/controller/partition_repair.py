@@ -103,6 +103,8 @@ def with_members(
     """
     wanted = set(in_sync)
     ordered = tuple(b for b in partition.replicas if b in wanted)
+    if sorted(ordered) == sorted(partition.in_sync_replicas):
+        ordered = partition.in_sync_replicas  # another order is not worth a partition epoch
     eligible: Replicas = ()
     last_known: Replicas = ()
     if len(ordered) < rules.min_in_sync:
