@@ -9,7 +9,7 @@ import pytest
 
 from strandline.broker.zookeeper_requests import REQUEST_BYTES_MAX, Multi
 from strandline.cluster.controller import PARTITIONS_PER_MULTI
-from strandline.cluster.store import StoreUnavailable
+from strandline.cluster.store import MultiTooLarge, StoreUnavailable
 from strandline.errors import ErrorCode
 from strandline.protocol.messages import alter_partition
 from strandline.protocol.messages.alter_partition import AlterPartitionRequest, BrokerState
@@ -57,6 +57,7 @@ def written_one_by_one(cluster: Cluster, request: object, version: int) -> tuple
     world.turn()
     sizes = []
     while not client.answers:
+        world.advance(1)  # a portion begins in a turn of its own
         write = world.held.popleft()
         sizes.append(len(write.operations))
         assert len(write.operations) <= PARTITIONS_PER_MULTI + 2  # the fence, and the assignment
@@ -98,7 +99,7 @@ def test_an_answer_is_complete_when_the_store_fails_on_the_way(cluster: Cluster)
     client.send(move(*range(COUNT)), 1)
     world.turn()
     world.write_metadata(world.held.popleft())
-    world.turn()
+    world.advance(1)
     world.holds_metadata = False
     world.store_error = StoreUnavailable("It is gone.")
     world.write_metadata(world.held.popleft())
@@ -162,3 +163,64 @@ def test_elections_and_in_sync_sets_are_written_in_batches(cluster: Cluster) -> 
         partition = image.partition(TopicPartition("wide", number))
         assert partition is not None
         assert partition.leader == B
+
+
+def test_a_request_with_nothing_to_write_takes_a_turn_for_each_batch(cluster: Cluster) -> None:
+    """However long it is: decided one inside the other, 15,000 reached Python's limit."""
+    world = cluster.world
+    everywhere = range(200 * PARTITIONS_PER_MULTI)
+    client = world.connect()
+    wanted = [TopicPartitions(topic="nowhere", partitions=list(everywhere))]
+    client.send(ElectLeadersRequest(topic_partitions=wanted, timeout_ms=1000), 2)
+    world.turn()
+    assert not client.answers
+    world.advance(200)
+    [answer] = client.answers
+    (elected,) = answer.replica_election_results
+    assert {each.partition_id: each.error_code for each in elected.partition_result} == (
+        dict.fromkeys(everywhere, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    )
+
+
+def test_a_batch_that_is_too_large_to_write_is_halved(cluster: Cluster) -> None:
+    world = cluster.world
+    client = world.connect()
+    world.holds_metadata = True
+    client.send(move(*range(COUNT)), 1)
+    world.turn()
+    world.store_error = MultiTooLarge(request_bytes=2_000_000, request_bytes_max=1_000_000)
+    world.write_metadata(world.held.popleft())
+    world.store_error = None
+    moving = []
+    while not client.answers:
+        world.advance(1)
+        world.write_metadata(world.held.popleft())
+        world.turn()
+        moving.append(len(world.node.metadata.image.topics["wide"].node.adding_replicas))
+    world.holds_metadata = False
+    assert reassigned(client.answers[0]) == dict.fromkeys(range(COUNT), ErrorCode.NONE)
+    half = PARTITIONS_PER_MULTI // 2
+    assert moving == [half, *range(2 * half, COUNT + 1, PARTITIONS_PER_MULTI)]
+
+
+def test_moves_of_large_topics_are_written_in_batches_of_few(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The assignment of a topic is written as a whole, for however few of its partitions."""
+    world = cluster.world
+    world.create_topic("large", COUNT)
+    topics = world.node.metadata.image.topics
+    monkeypatch.setattr(
+        "strandline.node.handlers.batching.BYTES_PER_MULTI", len(topics["large"].node.encode())
+    )
+    request = move(0, 1)
+    request.topics += [
+        ReassignableTopic(name="large", partitions=request.topics[0].partitions),
+        *move(2).topics,
+    ]
+    answer, sizes = written_one_by_one(cluster, request, 1)
+    assert [[each.error_code for each in topic.partitions] for topic in answer.responses] == [
+        [ErrorCode.NONE] * 2,
+        [ErrorCode.NONE] * 3,
+    ]
+    assert len(sizes) == 2

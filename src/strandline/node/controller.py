@@ -34,6 +34,10 @@ Done = Callable[[tuple[Result, ...], Instant], None]
 Failed = Callable[[ProtocolError, Instant], None]
 
 
+class TooLargeToWrite(ProtocolError):
+    """What was decided is more than the metadata store takes at once. Nothing was written."""
+
+
 class Controller:
     """The way from a decision to its outcome."""
 
@@ -93,7 +97,7 @@ def _for_clients(error: StoreError) -> ProtocolError:
             ErrorCode.NOT_CONTROLLER, "The metadata kept changing under the request: try again."
         )
     if isinstance(error, MultiTooLarge):
-        return ProtocolError(
+        return TooLargeToWrite(
             ErrorCode.INVALID_REQUEST,
             "The request changes more at once than the metadata store takes.",
         )

@@ -39,6 +39,7 @@ log = logging.getLogger(__name__)
 _FIRST_REBALANCE_MS: Final = 5000
 """After an election; brokers that start with the controller are up by then (as in Kafka)."""
 
+_PAUSE_MS: Final = 1
 _NO_EPOCH: Final = -1
 
 Result = TypeVar("Result")
@@ -155,6 +156,10 @@ class ControllerLoop:
         epochs that it knows, by which the controller recognises and repairs it.
         """
         self._controller.carry_out(decide, done=done, failed=failed, now=now)
+
+    def in_another_turn(self, work: Callable[[Instant], None], now: Instant) -> None:
+        """Go on with a long request in a later turn, after whatever came meanwhile."""
+        self._timers.schedule(now.monotonic_ms + _PAUSE_MS, work)
 
     # -- What is to be written ---------------------------------------------------------------
 

@@ -76,6 +76,7 @@ from strandline.cluster.controller.reconciliation import (
     reconcile,
     touched_by,
 )
+from strandline.cluster.controller.state_writes import BYTES_PER_MULTI
 from strandline.cluster.controller.update_features import (
     FeatureUpdate,
     UpdateKind,
@@ -83,6 +84,7 @@ from strandline.cluster.controller.update_features import (
 )
 
 __all__ = [
+    "BYTES_PER_MULTI",
     "PARTITIONS_PER_MULTI",
     "Adoption",
     "ConfigAlteration",

@@ -7,12 +7,17 @@ and one per topic whose assignment changed, each guarded by the version that the
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
 from strandline.cluster.controller.decision import controller_epoch, fenced_from_deletions
 from strandline.cluster.image import ClusterImage, PartitionImage, TopicImage
 from strandline.cluster.store import Operation, SetData
 from strandline.cluster.znodes import PartitionStateNode, TopicNode, state_path
 from strandline.types import TopicPartition
+
+BYTES_PER_MULTI: Final = 256 * 1024
+"""About how much one multi writes, unless one item alone has more. ZooKeeper takes four times as
+much, and hands it to every broker before anything else."""
 
 
 class StateWrites:

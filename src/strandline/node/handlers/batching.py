@@ -3,17 +3,20 @@
 A decision is written in one multi, and ZooKeeper takes a multi of about a megabyte at most. So a
 long request becomes several decisions, each made from the image that the one before it left, and is
 answered when all are made. If one fails, those before it stay done: the answer says it for each.
+One that is too large all the same is made again in two halves.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from itertools import chain
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeAlias, TypeVar
 
-from strandline.cluster.controller import PARTITIONS_PER_MULTI, Decision
+from strandline.cluster.controller import BYTES_PER_MULTI, PARTITIONS_PER_MULTI, Decision
 from strandline.cluster.image import ClusterImage
 from strandline.errors import ProtocolError
+from strandline.node.controller import TooLargeToWrite
 from strandline.node.controller_loop import ControllerLoop
 from strandline.types import Instant
 
@@ -23,6 +26,15 @@ _Item = TypeVar("_Item", contravariant=True)
 _Result = TypeVar("_Result", covariant=True)
 
 
+_Portion: TypeAlias = list[list[Item]]
+"""What is decided about at once; the items of each inner list have one key."""
+
+
+def _no_bytes(item: object) -> int:
+    del item
+    return 0
+
+
 class Decide(Protocol[_Item, _Result]):
     """Decides about some of the items of a request."""
 
@@ -30,7 +42,7 @@ class Decide(Protocol[_Item, _Result]):
 
 
 class InBatches(Generic[Item, Result]):
-    """One request on its way through its decisions."""
+    """One request on its way through its decisions, each of which has a turn of its own."""
 
     def __init__(
         self,
@@ -39,11 +51,15 @@ class InBatches(Generic[Item, Result]):
         items: Sequence[Item],
         *,
         key: Callable[[Item], Hashable],
+        size: Callable[[Item], int] = _no_bytes,
     ) -> None:
-        """Items with one key are decided about together: a request may name a thing twice."""
+        """Items with one key are decided about together: a request may name a thing twice.
+
+        `size` is about how many bytes an item has written, beside a few hundred.
+        """
         self._controller_loop = controller
         self._decide = decide
-        self._left = _batches(items, key)
+        self._left = _portions(items, key, size)
         self._results: list[Result] = []
 
     def carry_out(
@@ -55,33 +71,51 @@ class InBatches(Generic[Item, Result]):
     ) -> None:
         """Decide all, on the controller only. `failed` is told what was done, and what was not."""
         # Also without any items: whether this is the controller is part of the answer.
-        portion = self._left.pop(0) if self._left else []
+        portion: _Portion[Item] = self._left.popleft() if self._left else []
+
+        def go_on(at: Instant) -> None:
+            self.carry_out(done=done, failed=failed, now=at)
 
         def portion_done(results: tuple[Result, ...], at: Instant) -> None:
             self._results += results
             if self._left:
-                self.carry_out(done=done, failed=failed, now=at)
+                # Not from here: where nothing is to be written this is called at once.
+                self._controller_loop.in_another_turn(go_on, at)
             else:
                 done(self._results, at)
 
         def portion_failed(error: ProtocolError, at: Instant) -> None:
-            failed(error, self._results, [*portion, *chain.from_iterable(self._left)], at)
+            if isinstance(error, TooLargeToWrite) and len(portion) > 1:
+                middle = len(portion) // 2
+                self._left.extendleft((portion[middle:], portion[:middle]))
+                self._controller_loop.in_another_turn(go_on, at)
+                return
+            left = chain.from_iterable((portion, *self._left))
+            failed(error, self._results, list(chain.from_iterable(left)), at)
 
         self._controller_loop.carry_out(
-            lambda image: self._decide(image, portion),
+            lambda image: self._decide(image, list(chain.from_iterable(portion))),
             done=portion_done,
             failed=portion_failed,
             now=now,
         )
 
 
-def _batches(items: Sequence[Item], key: Callable[[Item], Hashable]) -> list[list[Item]]:
+def _portions(
+    items: Sequence[Item], key: Callable[[Item], Hashable], size: Callable[[Item], int]
+) -> deque[_Portion[Item]]:
     """The items in their order, but for those with one key, which are all where the first is."""
-    groups: dict[Hashable, list[Item]] = {}
+    together: dict[Hashable, list[Item]] = {}
     for item in items:
-        groups.setdefault(key(item), []).append(item)
-    together = list(groups.values())
-    return [
-        list(chain.from_iterable(together[start : start + PARTITIONS_PER_MULTI]))
-        for start in range(0, len(together), PARTITIONS_PER_MULTI)
-    ]
+        together.setdefault(key(item), []).append(item)
+    portions: deque[_Portion[Item]] = deque()
+    room = 0
+    for group in together.values():
+        group_bytes = sum(map(size, group))
+        is_too_much = 0 < group_bytes > room
+        if not portions or is_too_much or len(portions[-1]) >= PARTITIONS_PER_MULTI:
+            portions.append([])
+            room = BYTES_PER_MULTI
+        portions[-1].append(group)
+        room -= group_bytes
+    return portions

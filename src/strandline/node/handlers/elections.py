@@ -179,6 +179,16 @@ class ReassignmentsHandler:
             for item in topic.partitions
         ]
 
+        image, measured = self._metadata.image, set[str]()
+
+        def size(wish: ReassignmentRequest) -> int:
+            """The assignment of a topic is written with the first of its partitions."""
+            name = wish.partition.topic
+            if name in measured or name not in image.topics:
+                return 0
+            measured.add(name)
+            return len(image.topics[name].node.encode())
+
         def decide(
             image: ClusterImage, some: Sequence[ReassignmentRequest]
         ) -> Decision[ReassignmentAnswer]:
@@ -208,9 +218,9 @@ class ReassignmentsHandler:
             else:
                 _reply_reassigned(request, [], error)
 
-        InBatches(self._controller_loop, decide, wishes, key=_partition_of).carry_out(
-            done=done, failed=failed, now=now
-        )
+        InBatches(
+            self._controller_loop, decide, _by_topic(wishes), key=_partition_of, size=size
+        ).carry_out(done=done, failed=failed, now=now)
 
     def list(self, request: Request[ListPartitionReassignmentsRequest], now: Instant) -> None:
         """Tell the moves that are under way."""
