@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 import pytest
 
 from strandline.cluster.controller import (
+    Decision,
+    Event,
     ReassignmentRequest,
     alter_partitions,
     alter_reassignments,
@@ -15,6 +18,7 @@ from strandline.cluster.controller import (
     delete_topics,
     looks,
     reconcile,
+    reconciliation,
     report_offline,
     step_down,
     touched_by,
@@ -24,6 +28,7 @@ from strandline.cluster.controller.events import (
     LeaderElected,
     LeaderLost,
     MembersChanged,
+    PartitionMoved,
     RestartedLeaderElected,
 )
 from strandline.cluster.controller.reconciliation import LEADERS_PER_MULTI
@@ -352,6 +357,70 @@ def test_partitions_without_a_leader_come_first_and_one_multi_is_bounded() -> No
     assert len(story.reconcile()) == 160
 
 
+def moved_at_once(*topics: str) -> Story:
+    """The first partition of each topic ends a move; z-0 has lost its leader."""
+    story = Story(4)
+    for name in topics:
+        story.place(name, [1], *([2] for _ in range(40)))
+    story.place("z", [4, 1])
+    wishes = [ReassignmentRequest(TopicPartition(name, 0), [TWO]) for name in topics]
+    story.follow(alter_reassignments(story.image, wishes, story.policy))
+    for name in topics:
+        story.rewrite(name, in_sync_replicas=(TWO, ONE))
+    story.leave(4)
+    return story
+
+
+def test_no_election_shares_a_multi_with_the_end_of_a_move() -> None:
+    """The end of a move writes the whole assignment of its topic again, however large that is."""
+    story = moved_at_once("a", "b")
+    elections = story.follow(reconcile(story.image, story.policy))
+    assert [str(event)[:18] for event in elections] == ["Broker 1 leads z-0"]
+    moves = story.follow(reconcile(story.image, story.policy))
+    assert [each.partition.topic for each in moves if isinstance(each, PartitionMoved)] == [
+        "a",
+        "b",
+    ]
+    assert not reconcile(story.image, story.policy).operations
+
+
+def test_the_assignments_in_one_multi_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [f"t{number}" for number in range(7)]
+    story = moved_at_once(*names)
+    assignment = len(story.image.topics["t0"].node.encode())
+    monkeypatch.setattr(reconciliation, "BYTES_PER_MULTI", 2 * assignment)
+    story.follow(reconcile(story.image, story.policy))
+    multis = []
+    while (decision := reconcile(story.image, story.policy)).operations:
+        assert decision == reconcile(story.image, story.policy, repairs_max=2)
+        written = [each.path for each in decision.operations if isinstance(each, SetData)]
+        multis.append(sum("/partitions/" not in path for path in written))
+        story.follow(decision)
+    assert multis == [2, 2, 2, 1]
+
+
+def test_looks_decide_less_while_the_store_finds_it_too_large() -> None:
+    story = moved_at_once(*(f"t{number:02}" for number in range(20)))
+    looking = looks.Looks()
+    story.follow(looking.decide(story.image, story.policy))
+    looking.follow(story.delta)
+
+    def moved() -> int:
+        events = looking.decide(story.image, story.policy).results
+        return sum(isinstance(event, PartitionMoved) for event in events)
+
+    counts = [moved()]
+    while looking.lessen():
+        counts.append(moved())
+    assert counts == [20, 12, 6, 3, 1]
+    while (decision := looking.decide(story.image, story.policy)).operations:
+        story.follow(decision)
+        looking.follow(story.delta)
+    story.leave(1)
+    looking.follow(story.delta)
+    assert looking.lessen(), "all was done, so that it begins anew"
+
+
 def test_a_look_can_be_limited_to_what_changed() -> None:
     story = three()
     story.place("u", [2, 1])
@@ -395,10 +464,15 @@ def test_looks_ahead_decide_what_looks_at_all_decide(monkeypatch: pytest.MonkeyP
     by_looks, at_all = two_of_many(700)
     looked_at_all = 0
 
-    def counted(image: ClusterImage, policy: Policy, touched: object = None) -> object:
+    def counted(
+        image: ClusterImage,
+        policy: Policy,
+        touched: Collection[TopicPartition] | None,
+        repairs_max: int,
+    ) -> Decision[Event]:
         nonlocal looked_at_all
         looked_at_all += touched is None
-        return reconcile(image, policy, touched)  # type: ignore[arg-type]
+        return reconcile(image, policy, touched, repairs_max=repairs_max)
 
     monkeypatch.setattr(looks, "reconcile", counted)
     looking, steps = looks.Looks(), 0

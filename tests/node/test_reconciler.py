@@ -13,6 +13,7 @@ from strandline.cluster.store import (
     BadVersion,
     Changes,
     Create,
+    MultiTooLarge,
     StoreError,
     StoreUnavailable,
     Zxid,
@@ -36,18 +37,18 @@ class Bench:
         self.timers = Timers()
         self.metadata = Metadata(ClusterImage(), self.outbox)
         self.order: Reconciler[int] = Reconciler(
-            self.metadata, self.timers, "sweep the floor", self._decide, self._told
+            self.metadata, self.timers, "sweep the floor", self.decide, self.told
         )
         self.now = Instant(0, 0)
 
-    def _decide(self, image: ClusterImage, now: Instant) -> Decision[int]:
+    def decide(self, image: ClusterImage, now: Instant) -> Decision[int]:
         if self.is_broken:
             raise AssertionError("broken")
         if len(self.done) == self.wanted:
             return Decision(())
         return Decision((len(self.done),), (Create("/a"),))
 
-    def _told(self, results: tuple[int, ...], now: Instant) -> None:
+    def told(self, results: tuple[int, ...], now: Instant) -> None:
         self.done += results
 
     def turn(self) -> list[WriteMetadata]:
@@ -149,3 +150,26 @@ def test_a_bug_in_the_decision_does_not_reach_the_turn(caplog: pytest.LogCapture
     bench.is_broken = False
     bench.pass_time(bench.pause_ms())
     assert len(bench.turn()) == 1
+
+
+def test_what_is_too_large_is_decided_for_less_as_long_as_that_goes() -> None:
+    bench = Bench()
+    left = [True, True, False]
+    bench.order = Reconciler(
+        bench.metadata,
+        bench.timers,
+        "sweep the floor",
+        bench.decide,
+        bench.told,
+        lessen=lambda: left.pop(0),
+    )
+    bench.order.wake()
+    too_large = MultiTooLarge(request_bytes=2, request_bytes_max=1)
+    for _ in range(3):
+        [write] = bench.turn()
+        bench.answer(write, too_large)
+    assert (left, bench.turn()) == ([], [])
+    bench.pass_time(bench.pause_ms())
+    [write] = bench.turn()
+    bench.answer(write)
+    assert bench.done == [0]

@@ -62,13 +62,18 @@ class ControllerLoop:
         self._settings = settings
         self._timers = timers
         self._membership = membership
+        self._looks = Looks()
         self._reconciler: Reconciler[Event] = Reconciler(
-            metadata, timers, "do what the controller must", self._decide, log_events
+            metadata,
+            timers,
+            "do what the controller must",
+            self._decide,
+            log_events,
+            lessen=self._looks.lessen,
         )
         self._epoch = _NO_EPOCH
         """The controller epoch that this process counted, or tried to, when it was last elected."""
         self._was_controller = False
-        self._looks = Looks()
         self._to_lead: frozenset[BrokerId] = frozenset()
         """The brokers to which leadership goes back; empty unless that is under way."""
         self._rebalance_timer: Timer | None = None

@@ -2,8 +2,8 @@
 
 A reconciler is level-triggered: it does not matter which event made it necessary, or whether
 an event was missed, because every look is at the whole image. At most one of its writes is under
-way. A write that was refused was decided from an old image: the newer one is looked at. A store
-that cannot write is asked again after a pause.
+way. A write that was refused was decided from an old image: the newer one is looked at. One that
+is too large is decided again for less. A store that cannot write is asked again after a pause.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final, Generic, TypeVar
 
 from strandline.cluster.controller import Decision
 from strandline.cluster.image import ClusterImage
-from strandline.cluster.store import MultiRefused, StoreError, Zxid
+from strandline.cluster.store import MultiRefused, MultiTooLarge, StoreError, Zxid
 from strandline.errors import InvariantViolated
 from strandline.node.metadata import Metadata
 from strandline.node.timers import Timer, Timers
@@ -28,6 +28,10 @@ _PAUSE_MAX_MS: Final = 2000
 Result = TypeVar("Result")
 
 
+def _cannot() -> bool:
+    return False
+
+
 class Reconciler(Generic[Result]):
     """One thing that this node sees to. `wake` it when it may be needed, `act` once per turn."""
 
@@ -38,13 +42,19 @@ class Reconciler(Generic[Result]):
         purpose: str,
         decide: Callable[[ClusterImage, Instant], Decision[Result]],
         done: Callable[[tuple[Result, ...], Instant], None],
+        *,
+        lessen: Callable[[], bool] = _cannot,
     ) -> None:
-        """`purpose` completes "could not ..." in the log; no operations mean: nothing to do."""
+        """`purpose` completes "could not ..." in the log; no operations mean: nothing to do.
+
+        `lessen` is to make `decide` write less at once; it tells whether that is possible.
+        """
         self._metadata = metadata
         self._timers = timers
         self._purpose = purpose
         self._decide = decide
         self._done = done
+        self._lessen = lessen
         self._is_due = False
         self._is_writing = False
         self._failures = 0
@@ -104,12 +114,18 @@ class Reconciler(Generic[Result]):
             self._failures = 0
             self._is_due = True
             self._done(decision.results, now)
-        elif isinstance(error, MultiRefused) and self._metadata.image.zxid > seen:
+        elif self._can_go_on(error, seen):
             self._is_due = True
         else:
             if not self._failures:
                 log.warning("Could not %s, and will try again: %s", self._purpose, error)
             self._retry(now)
+
+    def _can_go_on(self, error: StoreError, seen: Zxid) -> bool:
+        """Whether the next decision is another one."""
+        if isinstance(error, MultiTooLarge):
+            return self._lessen()
+        return isinstance(error, MultiRefused) and self._metadata.image.zxid > seen
 
     def _retry(self, now: Instant) -> None:
         pause_ms = min(_PAUSE_MAX_MS, _PAUSE_MIN_MS << min(self._failures, 10))

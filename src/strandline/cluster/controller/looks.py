@@ -14,6 +14,7 @@ from strandline.cluster.controller.decision import Decision
 from strandline.cluster.controller.events import Event
 from strandline.cluster.controller.policy import ControllerPolicy
 from strandline.cluster.controller.reconciliation import (
+    LEADERS_PER_MULTI,
     reconcile,
     touched_by,
     work_ahead,
@@ -35,10 +36,18 @@ class Looks:
         """The partitions to look at; None: all."""
         self._is_ahead = False
         """Whether they are a part of those that a look at all has found."""
+        self._repairs_max = LEADERS_PER_MULTI
 
     def at_all(self) -> None:
         """The next look is at all: there is another controller."""
         self._touched = None
+
+    def lessen(self) -> bool:
+        """Decide about half as many partitions at once, until all is done: the store found the last
+        multi too large. False if it was about one."""
+        can_lessen = self._repairs_max > 1
+        self._repairs_max = max(1, self._repairs_max // 2)
+        return can_lessen
 
     def follow(self, delta: ImageDelta) -> None:
         """The image has changed."""
@@ -51,7 +60,7 @@ class Looks:
     def decide(self, image: ClusterImage, policy: ControllerPolicy) -> Decision[Event]:
         """What `reconcile` decides, step by step until there is nothing to do."""
         while True:
-            decision = reconcile(image, policy, self._touched)
+            decision = reconcile(image, policy, self._touched, repairs_max=self._repairs_max)
             if decision.operations:
                 if self._touched is None:
                     self._touched = work_ahead(
@@ -63,6 +72,7 @@ class Looks:
                 return decision
             if not self._is_ahead:
                 self._touched = set()
+                self._repairs_max = LEADERS_PER_MULTI
                 return decision
             self._is_ahead = False
             self._touched = None

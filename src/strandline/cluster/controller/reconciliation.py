@@ -14,6 +14,7 @@ names only, so that two controllers with equal images decide alike.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from functools import partial
 from itertools import islice
 from typing import Final
 
@@ -33,7 +34,7 @@ from strandline.cluster.controller.events import (
 from strandline.cluster.controller.partition_repair import Choice, Repair, is_settled, repaired
 from strandline.cluster.controller.policy import ControllerPolicy, rules_of
 from strandline.cluster.controller.standings import Brokers
-from strandline.cluster.controller.state_writes import StateWrites
+from strandline.cluster.controller.state_writes import BYTES_PER_MULTI, StateWrites
 from strandline.cluster.controller.topic_writes import (
     REMOVED,
     STATES_PER_MULTI,
@@ -57,6 +58,8 @@ def reconcile(
     image: ClusterImage,
     policy: ControllerPolicy,
     touched: Collection[TopicPartition] | None = None,
+    *,
+    repairs_max: int = LEADERS_PER_MULTI,
 ) -> Decision[Event]:
     """What should be written, and as events what that means. Empty: all is as it should be.
 
@@ -64,7 +67,8 @@ def reconcile(
     only if a look at all found nothing to do in an image before and `touched` has what changed
     since (`touched_by`).
     """
-    for decide in (_deletions, _repairs, _first_elections):
+    repairs = partial(_repairs, most=repairs_max)
+    for decide in (_deletions, repairs, _first_elections):
         decision = decide(image, policy, touched)
         if decision.operations:
             return decision
@@ -129,15 +133,29 @@ def work_ahead(
 
 
 def _repairs(
-    image: ClusterImage, policy: ControllerPolicy, touched: Collection[TopicPartition] | None
+    image: ClusterImage,
+    policy: ControllerPolicy,
+    touched: Collection[TopicPartition] | None,
+    *,
+    most: int,
 ) -> Decision[Event]:
-    """Elections, departures from in-sync sets, ends of reassignments."""
+    """Elections, departures from in-sync sets, ends of reassignments.
+
+    No election shares a multi with the end of a reassignment, which rewrites its topic's whole
+    assignment: no leader waits for what may be more than the store takes.
+    """
     writes = StateWrites(image)
     events: list[Event] = []
+    elects = moves = False
     for key, partition, repair in _repairable(image, policy, touched):
+        is_election = repair.choice is not Choice.STAYS
+        is_move = repair.partition.replicas != partition.replicas
+        if (elects and is_move) or (moves and is_election):
+            break
+        elects, moves = elects or is_election, moves or is_move
         writes.put(key, repair.partition)
         events += events_of(key, partition, repair)
-        if writes.count >= LEADERS_PER_MULTI:
+        if writes.count >= most or writes.size >= BYTES_PER_MULTI:
             break
     return Decision(tuple(events), writes.operations())
 

@@ -29,6 +29,8 @@ class StateWrites:
         self._assignments: dict[str, TopicNode] = {}
         self.count = 0
         """Partitions written."""
+        self.size = 0
+        """About how many bytes that takes."""
 
     def put(self, key: TopicPartition, partition: PartitionImage) -> None:
         """Write what differs from the image."""
@@ -38,7 +40,10 @@ class StateWrites:
         if state_of(before) != state_of(partition):
             self._put_state(key, topic, partition)
         if _assignment(before) != _assignment(partition):
-            node = self._assignments.get(key.topic, topic.node)
+            node = self._assignments.get(key.topic)
+            if node is None:
+                node = topic.node
+                self.size += len(node.encode())
             self._assignments[key.topic] = _reassigned(node, key.partition, partition)
 
     def put_again(self, key: TopicPartition, partition: PartitionImage) -> None:
@@ -61,7 +66,9 @@ class StateWrites:
             controller_epoch=controller_epoch(self._image),
             extra=former.value.extra,
         )
-        self._operations.append(SetData(state_path(key), node.encode(), former.version))
+        write = SetData(state_path(key), node.encode(), former.version)
+        self._operations.append(write)
+        self.size += len(write.path) + len(write.data)
 
 
 def state_of(partition: PartitionImage, *, controller_epoch: int = 0) -> PartitionStateNode:
