@@ -53,7 +53,7 @@ from strandline.config.load import load_broker_config
 from strandline.types import BrokerId, Lives, TopicPartition
 
 Result = TypeVar("Result")
-Key = TypeVar("Key", BrokerId, ConfigResource, ResourcePattern)
+Key = TypeVar("Key", BrokerId, ConfigResource, ResourcePattern, str)
 
 NOW_MS = 1_700_000_000_000
 
@@ -292,6 +292,7 @@ def difference(before: ClusterImage, after: ClusterImage, told: ImageDelta) -> I
         deletions_changed=tuple(sorted(before.requested_deletions ^ after.requested_deletions)),
         controller_changed=(before.controller, before.controller_epoch)
         != (after.controller, after.controller_epoch),
+        unreadable_changed=tuple(_differing(before.unreadable, after.unreadable)),
     )
 
 

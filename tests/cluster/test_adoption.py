@@ -18,10 +18,11 @@ from strandline.cluster.controller import (
     delete_topics,
 )
 from strandline.cluster.controller.foreign_writes import PRODUCER_IDS_LEFT
+from strandline.cluster.image import ClusterImage
 from strandline.cluster.kraft_settings import KraftSettings
-from strandline.cluster.store import Create
+from strandline.cluster.store import Create, SetData
 from strandline.cluster.topic_names import CONSUMER_OFFSETS
-from strandline.cluster.znodes import ConfigNode, ConfigResource, ResourceKind
+from strandline.cluster.znodes import ConfigNode, ConfigResource, ResourceKind, state_path
 from strandline.types import NO_TOPIC_ID, BrokerId, LeaderEpoch, TopicId, TopicPartition
 from tests.cluster.story import Story
 
@@ -268,6 +269,15 @@ def test_epochs_go_on_behind_those_that_another_program_wrote() -> None:
     assert story.image.topics["a"].partitions[0].leader_epoch == 5
     catch_up_with(story, log("a", epoch=9), log("unknown", topic_id=OTHER, epoch=20))
     assert story.image.topics["a"].partitions[0].leader_epoch == 10
+
+
+def test_a_partition_whose_state_cannot_be_read_catches_up_later() -> None:
+    story = Story()
+    mine = log("a", epoch=4)
+    adopt(story, mine)
+    story.tree.multi([SetData(state_path(mine.partition), b"oops")])
+    image = ClusterImage.from_view(story.tree.view())
+    assert not catch_up(image, [mine], ONE, 0)
 
 
 @pytest.mark.parametrize(

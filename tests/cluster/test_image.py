@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from uuid import UUID
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,9 +22,15 @@ from strandline.cluster.controller import (
     delete_topics,
     incremental_alter_configs,
 )
-from strandline.cluster.image import ClusterImage, ImageDelta, TopicImage
-from strandline.cluster.store import Changes, Create, Delete, MalformedNode, SetData
-from strandline.cluster.znodes import ConfigResource, PartitionStateNode, ResourceKind, TopicNode
+from strandline.cluster.image import ImageDelta, TopicImage
+from strandline.cluster.store import Changes, Create, Delete, SetData
+from strandline.cluster.znodes import (
+    ConfigNode,
+    ConfigResource,
+    PartitionStateNode,
+    ResourceKind,
+    TopicNode,
+)
 from strandline.config.alter import Alteration
 from strandline.types import NO_EPOCH, BrokerId, LeaderEpoch, TopicPartition
 from tests.cluster.story import Story
@@ -171,16 +176,31 @@ def test_nodes_of_unknown_kinds_are_no_part_of_it() -> None:
     assert (story.image.brokers, story.image.configs) == (before.brokers, before.configs)
 
 
-def test_content_that_cannot_be_read_leaves_the_image_as_it_was() -> None:
+def test_content_that_cannot_be_read_leaves_the_rest_to_be_followed() -> None:
     story = Story()
     before = story.image
-    applied = story.tree.multi([Create("/brokers/topics/a", b"{}")])
+    bad, good = ConfigResource(ResourceKind.TOPIC, "a"), ConfigResource(ResourceKind.TOPIC, "b")
+    config = ConfigNode({"retention.ms": "7"})
+    story.do([Create("/brokers/topics/a", b"{}"), Create(good.path, config.encode())])
+    assert story.image.unreadable.keys() == {"/brokers/topics/a"}
+    assert (story.image.topics, story.image.overrides(good)) == (before.topics, config.overrides)
+    assert story.delta.unreadable_changed == ("/brokers/topics/a",)
+    story.do([Delete("/brokers/topics/a"), Create(bad.path, b"oops")])
+    assert "not JSON" in story.image.unreadable[bad.path]
+    story.do([SetData(bad.path, config.encode())])
+    assert story.delta.unreadable_changed == (bad.path,)
+    assert (story.image.unreadable, story.image.overrides(bad)) == ({}, config.overrides)
+
+
+def test_what_a_node_said_before_it_was_spoilt_stays_known() -> None:
+    story = Story()
+    resource = ConfigResource(ResourceKind.TOPIC, "a")
+    story.do([Create(resource.path, ConfigNode({"retention.ms": "7"}).encode())])
+    applied = story.tree.multi([SetData(resource.path, b"oops")])
     assert applied.changes is not None
-    with pytest.raises(MalformedNode, match="/brokers/topics/a"):
-        before.apply(applied.changes)
-    with pytest.raises(MalformedNode):
-        ClusterImage.from_view(story.tree.view())
-    assert story.image == before
+    image, delta = story.image.apply(applied.changes)
+    assert image.configs == story.image.configs
+    assert (delta.configs_changed, delta.unreadable_changed) == ((), (resource.path,))
 
 
 def test_lookups_of_what_is_not_there() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from strandline.cluster.controller import (
     Decision,
+    ElectionKind,
     Event,
     ReassignmentRequest,
     alter_partitions,
@@ -16,7 +17,9 @@ from strandline.cluster.controller import (
     announce_shutdown,
     become_controller,
     delete_topics,
+    elect_leaders,
     looks,
+    rebalance,
     reconcile,
     reconciliation,
     report_offline,
@@ -29,6 +32,7 @@ from strandline.cluster.controller.events import (
     LeaderLost,
     MembersChanged,
     PartitionMoved,
+    PartitionStarted,
     RestartedLeaderElected,
 )
 from strandline.cluster.controller.reconciliation import LEADERS_PER_MULTI
@@ -36,6 +40,7 @@ from strandline.cluster.image import ClusterImage, ImageDelta
 from strandline.cluster.store import BadVersion, Create, Delete, SetData
 from strandline.cluster.znodes import (
     PartitionStateNode,
+    deletion_path,
     partition_path,
     state_path,
 )
@@ -338,6 +343,116 @@ def test_unknown_keys_of_a_state_survive() -> None:
     story.leave(1)
     story.reconcile()
     assert story.image.topics["t"].states[0].value.extra == {"of_somebody_else": [1]}
+
+
+# ── nodes that cannot be read ──────────────────────────────────────────────────────────────────
+
+
+class Poisoned(Story):
+    """Another program has spoilt nodes: the image has what they said before."""
+
+    state = b""
+    """What the state of t-0 was."""
+
+    def check(self, before: ClusterImage) -> None:
+        assert self.image.unreadable == ClusterImage.from_view(self.tree.view()).unreadable
+
+
+STATE = state_path(T0)
+SPOILT = b'{"leader": 2'
+
+
+def poisoned() -> Poisoned:
+    """Broker 2 leads t-0, whose state was spoilt, and u-0."""
+    story = Poisoned(3)
+    story.place("t", [2, 3])
+    story.place("u", [2, 3])
+    story.state = story.image.topics["t"].states[0].value.encode()
+    story.do([SetData(STATE, SPOILT)])
+    assert story.image.unreadable.keys() == {STATE}
+    return story
+
+
+def test_a_state_that_cannot_be_read_keeps_no_other_partition_without_a_leader() -> None:
+    story = poisoned()
+    story.leave(2)
+    [event] = story.reconcile()
+    assert isinstance(event, LeaderElected)
+    assert (event.partition.topic, story.partition().leader) == ("u", TWO)
+    [refused] = elect_leaders(story.image, ElectionKind.UNCLEAN, [T0], story.policy).results
+    assert refused.refusal is not None
+    assert refused.refusal.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert STATE in refused.refusal.message
+    story.do([SetData(STATE, story.state)])
+    assert touched_by(story.delta) is None
+    assert [type(event) for event in story.reconcile()] == [LeaderElected]
+    assert story.partition().leader == THREE
+
+
+def test_a_proposal_for_what_cannot_be_read_is_refused_alone() -> None:
+    story = poisoned()
+    proposals = [story.proposal(2, topic=topic) for topic in ("t", "u")]
+    answers = story.follow(
+        alter_partitions(story.image, TWO, story.epoch(2), proposals, story.policy)
+    )
+    codes = [each.refusal.code if each.refusal else None for each in answers]
+    assert codes == [ErrorCode.KAFKA_STORAGE_ERROR, None]
+
+
+def test_leadership_goes_back_beside_what_cannot_be_read() -> None:
+    story = poisoned()
+    story.restart(2, is_clean=True)
+    story.reconcile()
+    assert story.partition("u").leader == THREE
+    story.rewrite("u", in_sync_replicas=(TWO, THREE), in_sync_epochs=epochs(story, 2, 3))
+    [event] = story.follow(rebalance(story.image, frozenset([TWO])))
+    assert isinstance(event, LeaderElected)
+    assert event.partition.topic == "u"
+
+
+def epochs(story: Story, *brokers: int) -> dict[BrokerId, int]:
+    return {BrokerId(broker): story.epoch(broker) for broker in brokers}
+
+
+def test_a_controller_that_never_could_read_a_state_makes_none_in_its_place() -> None:
+    story = poisoned()
+    story.image = ClusterImage.from_view(story.tree.view())
+    assert story.partition().partition_epoch < 0
+    story.do([Create(partition_path(TopicPartition("u", 1)))])
+    node = story.image.topics["u"].node
+    story.reassign_by_hand(replace(node, partitions={**node.partitions, 1: (THREE,)}))
+    assert story.reconcile() == [PartitionStarted(TopicPartition("u", 1), THREE)]
+    story.do([SetData(STATE, story.state)])
+    assert story.partition().leader == TWO
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_topic_with_a_state_that_cannot_be_read_can_be_deleted(is_known: bool) -> None:
+    story = poisoned()
+    if not is_known:
+        story.image = ClusterImage.from_view(story.tree.view())
+    story.follow(delete_topics(story.image, [TopicReference("t")]))
+    assert "t" not in story.image.topics
+    assert not story.image.unreadable
+
+
+def test_an_assignment_that_cannot_be_read_holds_up_no_election() -> None:
+    story = poisoned()
+    story.do([SetData(STATE, story.state)])
+    for name in ("t", "u"):
+        wish = ReassignmentRequest(TopicPartition(name, 0), [THREE])
+        story.follow(alter_reassignments(story.image, [wish], story.policy))
+    node = story.image.topics["t"].node
+    story.do([SetData(node.path, b"[]"), Create(deletion_path("t"))])
+    assert story.reconcile() != []
+    assert (story.partition().removing, story.partition("u").removing) == ((TWO,), ())
+    story.do([Delete(deletion_path("t"))])
+    story.leave(2)
+    story.reconcile()
+    assert story.partition().leader == TWO, "its election would end the move"
+    story.do([SetData(node.path, node.encode())])
+    story.reconcile()
+    assert (story.partition().leader, story.partition().replicas) == (THREE, (THREE,))
 
 
 # ── how much, in which order ───────────────────────────────────────────────────────────────────

@@ -246,6 +246,14 @@ def test_an_unreadable_topic_node_is_left_out(
     image = world.node.metadata.image
     assert image.zxid == changes.zxid
     assert [resource.name for resource in image.configs] == ["later"]
+    alteration = AlterableConfig(name="retention.ms", config_operation=0, value="9")
+    resource = AlterConfigsResource(
+        resource_type=TOPIC, resource_name="orders", configs=[alteration]
+    )
+    request = IncrementalAlterConfigsRequest(resources=[resource])
+    (answer,) = world.connect().ask(request, 1).responses
+    assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert "'/config/topics/orders' is unusable" in answer.error_message
 
 
 def test_names_that_differ_only_in_case_are_refused_where_they_are_one_directory() -> None:

@@ -4,7 +4,8 @@ An image is what a broker knows of the cluster: it is built from all nodes of th
 then advanced by each `Changes`; both ways give equal images. Advancing copies the maps on the way
 to what changed (the map of topics, one topic's map of partitions) and shares everything else with
 the former image, so that a holder of an image keeps a consistent one. It knows no driver and
-decides nothing. Nodes of unknown kinds are not part of it.
+decides nothing. Nodes of unknown kinds are not part of it. One whose content cannot be read is left
+as it was and named: another program wrote it, and the rest is to be followed all the same.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from strandline.cluster.image_topics import TopicChanges, TopicStep
 from strandline.cluster.store import (
     NO_ZXID,
     Changes,
+    MalformedNode,
     NodeCreated,
     NodeDataSet,
     NodeDeleted,
@@ -91,17 +93,20 @@ class ClusterImage:
     acls: Mapping[ResourcePattern, Versioned[AclNode]] = field(default_factory=dict)
     tokens: Mapping[str, Versioned[TokenNode]] = field(default_factory=dict)
     """Delegation tokens by their ids, those that have expired and are still there included."""
+    unreadable: Mapping[str, str] = field(default_factory=dict)
+    """What is wrong with nodes that cannot be read, by path. The image has what they said before,
+    if this process has heard that; nothing is written to them."""
 
     @classmethod
     def from_view(cls, view: StoreView) -> ClusterImage:
-        """The image of a whole store. Raises `MalformedNode`."""
+        """The image of a whole store."""
         step = _Step(cls())
         for node in view.nodes:
             step.put(node.path, node.data, node.stat)
         return step.finish(view.zxid)[0]
 
     def apply(self, changes: Changes) -> tuple[ClusterImage, ImageDelta]:
-        """The image after these changes, and what differs. Raises `MalformedNode`."""
+        """The image after these changes, and what differs."""
         step = _Step(self)
         for change in changes.changes:
             match change:
@@ -177,9 +182,18 @@ class _Step:
         self._feature_levels = image.feature_levels
         self._acls = _Draft(image.acls)
         self._tokens = _Draft(image.tokens)
+        self._unreadable = _Draft(image.unreadable)
 
     def put(self, path: str, data: bytes, stat: NodeStat) -> None:
         """The node has this content now."""
+        try:
+            self._put(path, data, stat)
+        except MalformedNode as error:
+            self._unreadable.put(path, error.what)
+        else:
+            self._unreadable.discard(path)
+
+    def _put(self, path: str, data: bytes, stat: NodeStat) -> None:
         match path.split("/")[1:]:
             case ["brokers", "topics", topic]:
                 self._topic(topic).put_node(data, stat.version)
@@ -219,6 +233,7 @@ class _Step:
 
     def remove(self, path: str) -> None:
         """The node is gone."""
+        self._unreadable.discard(path)
         match path.split("/")[1:]:
             case ["brokers", "topics", topic]:
                 self._topic(topic).remove_node()
@@ -274,6 +289,7 @@ class _Step:
             feature_levels=self._feature_levels,
             acls=self._acls.current,
             tokens=self._tokens.current,
+            unreadable=self._unreadable.current,
         )
         delta = ImageDelta(
             topics_created=tuple(topic_changes.created),
@@ -286,6 +302,7 @@ class _Step:
             deletions_changed=tuple(sorted(before.requested_deletions ^ self._requested_deletions)),
             controller_changed=(before.controller, before.controller_epoch)
             != (image.controller, image.controller_epoch),
+            unreadable_changed=tuple(sorted(self._unreadable.differing())),
         )
         return image, delta
 
@@ -350,6 +367,11 @@ class _Draft(Generic[_Key, _Value]):
 
     def remove(self, key: _Key) -> None:
         self._own(key).pop(key, None)
+
+    def discard(self, key: _Key) -> None:
+        """Remove it, at no cost if it is not there."""
+        if key in self.current:
+            self.remove(key)
 
     def differing(self) -> set[_Key]:
         """Keys whose value is new, gone or another one."""

@@ -164,6 +164,8 @@ class ImageDelta:
     deletions_changed: tuple[str, ...] = ()
     """Sorted: topics whose deletion was asked for by a node, or is so no more."""
     controller_changed: bool = False
+    unreadable_changed: tuple[str, ...] = ()
+    """Sorted paths of nodes that cannot be read any more, or can again, or differ."""
 
     def __bool__(self) -> bool:
         return self != _NOTHING

@@ -245,6 +245,7 @@ class MalformedNode(StoreError):
     def __init__(self, path: str, what: str) -> None:
         super().__init__(f"The content of the metadata node {path!r} is unusable: {what}.")
         self.path = path
+        self.what = what
 
 
 @dataclass(frozen=True, slots=True)

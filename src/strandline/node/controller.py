@@ -15,6 +15,7 @@ from strandline.cluster.controller import Decision
 from strandline.cluster.image import ClusterImage
 from strandline.cluster.store import (
     InvalidPath,
+    MalformedNode,
     MultiRefused,
     MultiTooLarge,
     OutcomeUnknown,
@@ -65,8 +66,11 @@ class Controller:
             return
 
         def written(error: StoreError | None, at: Instant) -> None:
+            unreadable = self._unreadable(error)
             if error is None:
                 done(decision.results, at)
+            elif unreadable is not None:
+                failed(ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR, str(unreadable)), at)
             elif _was_out_of_date(error) and rounds_left > 1:
                 self._round(decide, done, failed, rounds_left - 1, at)
             else:
@@ -74,6 +78,13 @@ class Controller:
                 failed(_for_clients(error), at)
 
         self._metadata.write(decision.operations, written, now)
+
+    def _unreadable(self, error: StoreError | None) -> MalformedNode | None:
+        """Why the same would be refused for ever: the version of such a node is not known."""
+        unreadable = self._metadata.image.unreadable
+        if not isinstance(error, MultiRefused) or error.path not in unreadable:
+            return None
+        return MalformedNode(error.path, unreadable[error.path])
 
 
 def _was_out_of_date(error: StoreError) -> bool:

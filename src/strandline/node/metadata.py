@@ -8,11 +8,11 @@ here assumes that this is quick: with ZooKeeper it is a network round trip.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import count
 
 from strandline.cluster.image import ClusterImage, ImageDelta
-from strandline.cluster.store import Changes, MalformedNode, NodeChange, Operation, StoreError
+from strandline.cluster.store import Changes, MalformedNode, Operation, StoreError
 from strandline.errors import InvariantViolated
 from strandline.node.effects import WriteMetadata
 from strandline.node.outbox import Outbox
@@ -54,25 +54,10 @@ class Metadata:
         self._outbox.add(WriteMetadata(token, operations))
 
     def advance(self, changes: Changes) -> ImageDelta:
-        """Take over what changed in the store.
-
-        A node that cannot be read is left as it was: another program wrote it, and this broker has
-        to go on following the rest.
-        """
-        try:
-            self.image, delta = self.image.apply(changes)
-        except MalformedNode:
-            readable = tuple(each for each in changes.changes if self._can_read(each))
-            self.image, delta = self.image.apply(Changes(changes.zxid, readable))
+        """Take over what changed in the store, and tell of what cannot be read."""
+        self.image, delta = self.image.apply(changes)
+        tell_unreadable(self.image, delta.unreadable_changed)
         return delta
-
-    def _can_read(self, change: NodeChange) -> bool:
-        try:
-            self.image.apply(Changes(self.image.zxid, (change,)))
-        except MalformedNode as error:
-            log.error("A change of the metadata is ignored. %s", error)
-            return False
-        return True
 
     def written(self, token: int, error: StoreError | None, now: Instant) -> None:
         """The driver carried out a `WriteMetadata`."""
@@ -80,3 +65,14 @@ class Metadata:
         if outcome is None:
             raise InvariantViolated(f"No metadata write has the token {token}.")
         outcome(error, now)
+
+
+def tell_unreadable(image: ClusterImage, paths: Iterable[str]) -> None:
+    """Log which of these nodes cannot be read, and what to do."""
+    for path in paths:
+        if path in image.unreadable:
+            log.error(
+                "%s What it said before counts, where that is known, and nothing is written to it. "
+                "Set its content right, for example with zkCli.sh of ZooKeeper.",
+                MalformedNode(path, image.unreadable[path]),
+            )

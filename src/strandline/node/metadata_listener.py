@@ -16,7 +16,7 @@ from strandline.cluster.topic_names import (
     SHARE_GROUP_STATE,
     TRANSACTION_STATE,
 )
-from strandline.cluster.znodes import ResourceKind
+from strandline.cluster.znodes import ResourceKind, state_path
 from strandline.node.effects import Halt
 from strandline.node.group_access import GroupAccess
 from strandline.node.parts import NodeParts
@@ -80,7 +80,9 @@ class MetadataListener:
                 break
         self._give_up_deleted(delta, now)
         for partition in delta.partitions_changed:
-            self._take_up(partition, now, is_new=True)
+            # Of one whose state could not be read there may be a log from a former life.
+            is_new = state_path(partition) not in delta.unreadable_changed
+            self._take_up(partition, now, is_new=is_new)
         if delta.brokers_changed:
             for change in node.replicas.brokers_changed(delta.brokers_changed, now):
                 self._role_changed(change, now)

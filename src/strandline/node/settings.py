@@ -21,6 +21,7 @@ from strandline.config.broker import BrokerConfig
 from strandline.config.describe import DescribedSetting, describe_topic
 from strandline.config.group import GroupConfig, group_config, usable_group_overrides
 from strandline.config.load import apply_dynamic, stored_topic_config
+from strandline.config.resolve import KEEPING
 from strandline.config.topic import TopicConfig
 from strandline.types import BrokerId
 
@@ -31,6 +32,8 @@ log = logging.getLogger(__name__)
 
 _IN_FLIGHT_PER_CONNECTION_MAX: Final = 128
 _GROUPS_REMEMBERED: Final = 10_000
+_KEEPING: Final = {**KEEPING, "unclean.leader.election.enable": "false"}
+"""Settings under which no record of a topic is lost."""
 
 
 class Settings:
@@ -64,10 +67,16 @@ class Settings:
         """The settings of one topic, its overrides applied.
 
         Overrides were checked when they were made, perhaps by another version: a warning names
-        each that is not allowed any more, and the others are followed.
+        each that is not allowed any more, and the others are followed. If they cannot be read at
+        all, all records of the topic are kept until they can.
         """
         stored = image.configs.get(ConfigResource(ResourceKind.TOPIC, name))
         if stored is None:
+            if (
+                image.unreadable
+                and ConfigResource(ResourceKind.TOPIC, name).path in image.unreadable
+            ):
+                return stored_topic_config(_KEEPING, self.broker).config
             return self.broker.topic_defaults
         known = self._topics.get(name)
         if known is not None and known[0] is stored:

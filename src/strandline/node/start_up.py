@@ -17,13 +17,15 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from strandline.cluster.assignment import Replicas
 from strandline.cluster.controller import adopt_partitions, bootstrap, catch_up, has_no_room, strays
 from strandline.cluster.features import SUPPORTED
 from strandline.cluster.identifiers import random_uuid, uuid_text
-from strandline.cluster.image import ClusterImage
+from strandline.cluster.image import ClusterImage, PartitionImage
 from strandline.cluster.store import (
     Changes,
     Create,
+    MalformedNode,
     MultiRefused,
     NodeCreated,
     Operation,
@@ -32,12 +34,19 @@ from strandline.cluster.store import (
     StoreUnavailable,
     StoreView,
 )
-from strandline.cluster.znodes import BrokerNode, Endpoint, FormatNode, adoption_path
+from strandline.cluster.znodes import (
+    BrokerNode,
+    Endpoint,
+    FormatNode,
+    adoption_path,
+    state_path,
+)
 from strandline.config.broker import BrokerConfig
 from strandline.config.topic import TopicConfig
 from strandline.errors import InvalidSetting
 from strandline.node.authentication.authentication import no_tokens
 from strandline.node.log_directories import UNKNOWN_EPOCH, LogDirectories
+from strandline.node.metadata import tell_unreadable
 from strandline.node.node import Node
 from strandline.node.settings import Settings
 from strandline.storage.files import Files
@@ -105,7 +114,8 @@ class StartUp:
 
     def changed(self, changes: Changes) -> None:
         """The metadata changed while there is no node yet."""
-        self.image, _ = self.image.apply(changes)
+        self.image, delta = self.image.apply(changes)
+        tell_unreadable(self.image, delta.unreadable_changed)
         self._paths.update(
             change.path for change in changes.changes if isinstance(change, NodeCreated)
         )
@@ -114,12 +124,13 @@ class StartUp:
         """Everything up to the moment at which the node can be made, from what the store has now.
 
         Raises `InvalidSetting` if the id is taken, `UnknownFormat` before anything is changed,
-        `StorageError` and `StoreError`.
+        `StorageError` and `StoreError`: `MalformedNode` for a node that must be readable.
         """
         for node in view.nodes:
             if node.path == FormatNode.path:
                 FormatNode.check(node.data)
         self.image = ClusterImage.from_view(view)
+        _check_readable(self.image)
         self._paths = {node.path for node in view.nodes}
         yield from self._write(self._missing)
         self._paths = set()
@@ -173,7 +184,7 @@ class StartUp:
             for number, state in topic.partitions.items()
             if (at := TopicPartition(name, number)) not in present
             and (held is None or (topic.topic_id, number) in held)
-            and self._broker_id in (*state.in_sync_replicas, *state.elr)
+            and self._broker_id in _counted(self.image, at, state)
         ]
         previous_epoch = self.directories.previous_epoch
         lost = self.directories.lost
@@ -314,3 +325,27 @@ class StartUp:
                 raise write.error
             log.info("Writing the first metadata again: %s", write.error)
         raise StoreUnavailable("The metadata keeps changing while this broker starts.")
+
+
+def _check_readable(image: ClusterImage) -> None:
+    """Tell of nodes that cannot be read. Raises `MalformedNode` for one that must be: without
+    assignments logs would be taken for strays, without settings of brokers records for too old,
+    and without ACLs what is denied for allowed."""
+    tell_unreadable(image, sorted(image.unreadable))
+    for path, what in sorted(image.unreadable.items()):
+        match path.split("/")[1:]:
+            case ["brokers", "topics", _, "partitions", _, "state"] | ["brokers", "ids", _]:
+                pass
+            case ["config", "topics" | "groups" | "users" | "clients" | "ips", *_]:
+                pass
+            case ["delegation_token", *_]:
+                pass
+            case _:
+                raise MalformedNode(path, f"{what}; no broker can start before it is set right")
+
+
+def _counted(image: ClusterImage, at: TopicPartition, state: PartitionImage) -> Replicas:
+    """The replicas that may be counted on, for all that this broker can read."""
+    if state_path(at) in image.unreadable:
+        return state.replicas
+    return (*state.in_sync_replicas, *state.elr)

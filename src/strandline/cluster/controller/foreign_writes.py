@@ -50,7 +50,7 @@ def catch_up(
     for log in found:
         topic = image.topics.get(log.partition.topic)
         state = None if topic is None else topic.partitions.get(log.partition.partition)
-        if state is None or state.replicas != (broker_id,):
+        if state is None or state.replicas != (broker_id,) or state.partition_epoch < 0:
             continue
         if log.latest_epoch > state.leader_epoch:
             after = LeaderEpoch(log.latest_epoch + 1)

@@ -18,7 +18,7 @@ from strandline.cluster.controller.partition_repair import Choice, Repair, repai
 from strandline.cluster.controller.policy import ControllerPolicy, rules_of
 from strandline.cluster.controller.reconciliation import LEADERS_PER_MULTI, events_of
 from strandline.cluster.controller.standings import Brokers
-from strandline.cluster.controller.state_writes import StateWrites
+from strandline.cluster.controller.state_writes import StateWrites, can_write
 from strandline.cluster.image import ClusterImage, PartitionImage
 from strandline.errors import ErrorCode, ProtocolError
 from strandline.types import BrokerId, LeaderEpoch, TopicPartition
@@ -111,6 +111,8 @@ def rebalance(image: ClusterImage, to_lead: Collection[BrokerId]) -> Decision[Ev
                 and key.topic not in image.requested_deletions
             ):
                 repair = _led_by(partition, broker)
+                if not can_write(image, key, repair.partition):
+                    continue
                 writes.put(key, repair.partition)
                 events += events_of(key, partition, repair)
     return Decision(tuple(events), writes.operations())

@@ -34,7 +34,7 @@ from strandline.cluster.controller.events import (
 from strandline.cluster.controller.partition_repair import Choice, Repair, is_settled, repaired
 from strandline.cluster.controller.policy import ControllerPolicy, rules_of
 from strandline.cluster.controller.standings import Brokers
-from strandline.cluster.controller.state_writes import BYTES_PER_MULTI, StateWrites
+from strandline.cluster.controller.state_writes import BYTES_PER_MULTI, StateWrites, can_write
 from strandline.cluster.controller.topic_writes import (
     REMOVED,
     STATES_PER_MULTI,
@@ -44,7 +44,7 @@ from strandline.cluster.controller.topic_writes import (
 )
 from strandline.cluster.image import ClusterImage, ImageDelta, PartitionImage, TopicImage
 from strandline.cluster.store import Delete, Operation
-from strandline.cluster.znodes import deletion_path
+from strandline.cluster.znodes import deletion_path, state_path, topic_path
 from strandline.types import TopicPartition
 
 PARTITIONS_PER_MULTI: Final = 100
@@ -79,6 +79,8 @@ def touched_by(delta: ImageDelta) -> Collection[TopicPartition] | None:
     """Partitions that `reconcile` must look at after this step of the image; None: all."""
     if delta.brokers_changed or delta.configs_changed or delta.controller_changed:
         return None
+    if delta.unreadable_changed:
+        return None
     return delta.partitions_changed
 
 
@@ -110,6 +112,8 @@ def _deletions(
     for name in sorted(image.requested_deletions):
         marker = Delete(deletion_path(name))
         topic = image.topics.get(name)
+        if topic_path(name) in image.unreadable:
+            continue
         if topic is None or not policy.is_deletion_enabled:
             return Decision((DeletionDropped(name),), fenced_from_deletions(image, [marker]))
         operations, left = removal_step(image, topic, PARTITIONS_PER_MULTI)
@@ -164,7 +168,7 @@ def _repairable(
     image: ClusterImage, policy: ControllerPolicy, touched: Collection[TopicPartition] | None
 ) -> Iterator[tuple[TopicPartition, PartitionImage, Repair]]:
     """Partitions that are not as they should be, and how they should be; by name, those without
-    a leader first."""
+    a leader first. Not those of which a node would be written that cannot be read."""
     brokers = Brokers(image)
     for is_urgent in (True, False):
         for key, partition in _unsettled(image, touched, brokers):
@@ -172,7 +176,7 @@ def _repairable(
             if is_urgent is _has_its_leader(partition, there):
                 continue
             repair = repaired(partition, there, rules_of(policy, key.topic, partition))
-            if repair.partition != partition:
+            if repair.partition != partition and can_write(image, key, repair.partition):
                 yield key, partition, repair
 
 
@@ -187,12 +191,14 @@ def _first_elections(
     events: list[Event] = []
     operations: list[Operation] = []
     for name, topic in _topics(image, touched):
-        if topic.is_started:
+        if topic.is_started or topic_path(name) in image.unreadable:
             continue
         states = {}
         for number in sorted(topic.partitions.keys() - topic.states.keys()):
             if len(events) >= STATES_PER_MULTI:
                 break
+            if state_path(TopicPartition(name, number)) in image.unreadable:
+                continue
             state = first_state(
                 image,
                 topic.partitions[number].replicas,

@@ -11,8 +11,9 @@ from typing import Final
 
 from strandline.cluster.controller.decision import controller_epoch, fenced_from_deletions
 from strandline.cluster.image import ClusterImage, PartitionImage, TopicImage
-from strandline.cluster.store import Operation, SetData
-from strandline.cluster.znodes import PartitionStateNode, TopicNode, state_path
+from strandline.cluster.store import MalformedNode, Operation, SetData
+from strandline.cluster.znodes import PartitionStateNode, TopicNode, state_path, topic_path
+from strandline.errors import ErrorCode, ProtocolError
 from strandline.types import TopicPartition
 
 BYTES_PER_MULTI: Final = 256 * 1024
@@ -33,7 +34,8 @@ class StateWrites:
         """About how many bytes that takes."""
 
     def put(self, key: TopicPartition, partition: PartitionImage) -> None:
-        """Write what differs from the image."""
+        """Write what differs from the image. Raises KAFKA_STORAGE_ERROR unless it `can_write`."""
+        _check_readable(self._image, key, partition)
         topic = self._image.topics[key.topic]
         before = topic.partitions[key.partition]
         self.count += 1
@@ -47,7 +49,8 @@ class StateWrites:
             self._assignments[key.topic] = _reassigned(node, key.partition, partition)
 
     def put_again(self, key: TopicPartition, partition: PartitionImage) -> None:
-        """Write the state as it is, so that its version moves."""
+        """Write the state as it is, so that its version moves. Raises as `put`."""
+        _check_readable(self._image, key, partition)
         self.count += 1
         self._put_state(key, self._image.topics[key.topic], partition)
 
@@ -69,6 +72,30 @@ class StateWrites:
         write = SetData(state_path(key), node.encode(), former.version)
         self._operations.append(write)
         self.size += len(write.path) + len(write.data)
+
+
+def can_write(image: ClusterImage, key: TopicPartition, partition: PartitionImage) -> bool:
+    """Whether the nodes that say so can be read now: what another program put into one that cannot
+    is not written over, and its version is not known."""
+    return _unreadable_path(image, key, partition) is None
+
+
+def _check_readable(image: ClusterImage, key: TopicPartition, partition: PartitionImage) -> None:
+    path = _unreadable_path(image, key, partition)
+    if path is not None:
+        problem = MalformedNode(path, image.unreadable[path])
+        raise ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR, str(problem))
+
+
+def _unreadable_path(
+    image: ClusterImage, key: TopicPartition, partition: PartitionImage
+) -> str | None:
+    if not image.unreadable:
+        return None
+    paths = [state_path(key)]
+    if _assignment(image.topics[key.topic].partitions[key.partition]) != _assignment(partition):
+        paths.append(topic_path(key.topic))
+    return next((path for path in paths if path in image.unreadable), None)
 
 
 def state_of(partition: PartitionImage, *, controller_epoch: int = 0) -> PartitionStateNode:

@@ -99,7 +99,7 @@ def removal_step(
     operations: list[Operation] = []
     for number in numbers[:partitions_max]:
         partition = TopicPartition(topic.name, number)
-        if number in topic.states:
+        if number in topic.states or state_path(partition) in image.unreadable:
             operations.append(Delete(state_path(partition)))
         if number in nodes:
             operations.append(Delete(partition_path(partition)))
