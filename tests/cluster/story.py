@@ -289,7 +289,7 @@ def difference(before: ClusterImage, after: ClusterImage, told: ImageDelta) -> I
         brokers_changed=tuple(_differing(before.brokers, after.brokers)),
         configs_changed=tuple(_differing(before.configs, after.configs)),
         acls_changed=tuple(_differing(before.acls, after.acls)),
-        deletions_changed=tuple(sorted(before.requested_deletions ^ after.requested_deletions)),
+        deletions_changed=tuple(_differing(before.requested_deletions, after.requested_deletions)),
         controller_changed=(before.controller, before.controller_epoch)
         != (after.controller, after.controller_epoch),
         unreadable_changed=tuple(_differing(before.unreadable, after.unreadable)),

@@ -13,7 +13,7 @@ from strandline.cluster.controller.events import (
     PartitionStarted,
     TopicRemoved,
 )
-from strandline.cluster.controller.topic_writes import STATES_PER_MULTI
+from strandline.cluster.controller.topic_writes import REMOVALS_PER_MULTI, STATES_PER_MULTI
 from strandline.cluster.image import ClusterImage
 from strandline.cluster.store import Create
 from strandline.cluster.znodes import (
@@ -109,5 +109,37 @@ def test_a_huge_topic_is_made_and_deleted_in_steps() -> None:
         story.follow(decision)
         steps += 1
     assert steps == 21
-    assert (len(story.image.topics), story.image.requested_deletions) == (0, frozenset())
+    assert (story.image.topics, story.image.requested_deletions) == ({}, {})
     assert str(TopicRemoved("t", 7)) == "Topic t is being deleted: 7 partitions left."
+
+
+def test_a_topic_made_after_the_deletion_of_its_name_was_asked_for_stays() -> None:
+    """Another program asks for it as the topic goes anyway, and the controller has not heard."""
+    story = three()
+    removal = delete_topics(story.image, [TopicReference("t")])
+    story.do([Create(deletion_path("t"))])
+    story.follow(removal)
+    story.place("t", [2, 3])
+    assert not story.image.is_being_deleted("t")
+    assert story.reconcile() == [DeletionDropped("t")]
+    assert story.partition().replicas == (TWO, THREE)
+
+
+def test_a_request_for_a_deletion_goes_with_its_topic() -> None:
+    """Two requests: the first marks the topic, the second finds few enough partitions left."""
+    story = Story()
+    story.place("t", *([1] for _ in range(REMOVALS_PER_MULTI + 1)))
+    story.follow(delete_topics(story.image, [TopicReference("t")]))
+    assert story.image.is_being_deleted("t")
+    story.follow(reconcile(story.image, story.policy))
+    story.follow(delete_topics(story.image, [TopicReference("t")]))
+    assert (story.image.topics, story.image.requested_deletions) == ({}, {})
+
+
+def test_a_huge_topic_is_marked_beside_a_request_for_a_former_one_of_its_name() -> None:
+    story = Story()
+    story.do([Create(deletion_path("t"))])
+    story.place("t", *([1] for _ in range(REMOVALS_PER_MULTI + 1)))
+    assert not story.image.is_being_deleted("t")
+    story.follow(delete_topics(story.image, [TopicReference("t")]))
+    assert story.image.is_being_deleted("t")

@@ -79,7 +79,9 @@ class ClusterImage:
     topic_names: Mapping[TopicId, str] = field(default_factory=dict)
     configs: Mapping[ConfigResource, Versioned[ConfigNode]] = field(default_factory=dict)
     producer_id_block: Versioned[ProducerIdBlockNode | None] | None = None
-    requested_deletions: frozenset[str] = frozenset()
+    requested_deletions: Mapping[str, Zxid] = field(default_factory=dict)
+    """Topics whose deletion a node asks for, and the transaction that made the node: it means only
+    a topic that was there by then (`is_being_deleted`)."""
     deletions_version: int | None = None
     """Version of the node below which deletions are asked for: each removal of topics moves it.
     None while there is no such node."""
@@ -122,6 +124,12 @@ class ClusterImage:
         """The topic with that id."""
         name = self.topic_names.get(topic_id)
         return None if name is None else self.topics[name]
+
+    def is_being_deleted(self, name: str) -> bool:
+        """Whether the topic is one whose deletion was asked for by a node, and not a later one of
+        the same name."""
+        asked, topic = self.requested_deletions.get(name), self.topics.get(name)
+        return asked is not None and topic is not None and topic.created_zxid < asked
 
     def partition(self, partition: TopicPartition) -> PartitionImage | None:
         """The partition, if it exists."""
@@ -171,7 +179,7 @@ class _Step:
         self._topics: dict[str, TopicStep] = {}
         self._brokers = _Draft(image.brokers)
         self._configs = _Draft(image.configs)
-        self._requested_deletions = image.requested_deletions
+        self._requested_deletions = _Draft(image.requested_deletions)
         self._deletions_version = image.deletions_version
         self._adopted_by = image.adopted_by
         self._registrations = _Draft(image.registrations)
@@ -196,7 +204,7 @@ class _Step:
     def _put(self, path: str, data: bytes, stat: NodeStat) -> None:
         match path.split("/")[1:]:
             case ["brokers", "topics", topic]:
-                self._topic(topic).put_node(data, stat.version)
+                self._topic(topic).put_node(data, stat)
             case ["brokers", "topics", topic, "partitions"]:
                 self._topic(topic).put_inner_node()
             case ["brokers", "topics", topic, "partitions", number] if _is_id(number):
@@ -214,7 +222,7 @@ class _Step:
                     config = ConfigNode.decode(resource, data)
                     self._configs.put(resource, Versioned(config, stat.version))
             case ["admin", "delete_topics", topic]:
-                self._requested_deletions |= {topic}
+                self._requested_deletions.put(topic, stat.created_zxid)
             case ["strandline", "adopted_logs", number] if _is_id(number):
                 self._adopted_by |= {BrokerId(int(number))}
             case ["strandline", "registrations", number] if _is_id(number):
@@ -249,7 +257,7 @@ class _Step:
                 if resource := ConfigResource.of_path(folder, name, *below):
                     self._configs.remove(resource)
             case ["admin", "delete_topics", topic]:
-                self._requested_deletions -= {topic}
+                self._requested_deletions.remove(topic)
             case ["strandline", "adopted_logs", number] if _is_id(number):
                 self._adopted_by -= {BrokerId(int(number))}
             case ["strandline", "registrations", number] if _is_id(number):
@@ -282,7 +290,7 @@ class _Step:
             topic_names=names,
             configs=self._configs.current,
             producer_id_block=self._producer_id_block,
-            requested_deletions=self._requested_deletions,
+            requested_deletions=self._requested_deletions.current,
             deletions_version=self._deletions_version,
             adopted_by=self._adopted_by,
             registrations=self._registrations.current,
@@ -299,7 +307,7 @@ class _Step:
             configs_changed=tuple(sorted(self._configs.differing())),
             acls_changed=tuple(sorted(self._acls.differing())),
             tokens_changed=tuple(sorted(self._tokens.differing())),
-            deletions_changed=tuple(sorted(before.requested_deletions ^ self._requested_deletions)),
+            deletions_changed=tuple(sorted(self._requested_deletions.differing())),
             controller_changed=(before.controller, before.controller_epoch)
             != (image.controller, image.controller_epoch),
             unreadable_changed=tuple(sorted(self._unreadable.differing())),

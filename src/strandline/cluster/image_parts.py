@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from strandline.authorization.acls import ResourcePattern
-from strandline.cluster.store import ANY_VERSION, SessionId, Zxid
+from strandline.cluster.store import ANY_VERSION, NO_ZXID, SessionId, Zxid
 from strandline.cluster.znodes import (
     BrokerNode,
     ConfigResource,
@@ -127,6 +127,8 @@ class TopicImage:
     states: Mapping[int, Versioned[PartitionStateNode]]
     partition_nodes: frozenset[int] | None = None
     """Partitions with a node above that of their state; None if the node above those is missing."""
+    created_zxid: Zxid = NO_ZXID
+    """The transaction that made `node`: it tells the topic from others of the same name."""
 
     @property
     def name(self) -> str:

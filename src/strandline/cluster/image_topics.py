@@ -8,6 +8,7 @@ and joins only the partitions that were touched. It knows no other topic.
 from __future__ import annotations
 
 from strandline.cluster.image_parts import PartitionImage, TopicImage, Versioned
+from strandline.cluster.store import NO_ZXID, NodeStat
 from strandline.cluster.znodes import PartitionStateNode, TopicNode
 from strandline.types import NO_TOPIC_ID, TopicId, TopicPartition
 
@@ -20,6 +21,7 @@ class TopicStep:
         self._name = name
         self._node = before.node if before else None
         self._version = before.version if before else -1
+        self._created_zxid = before.created_zxid if before else NO_ZXID
         self._states = dict(before.states) if before else {}
         self._nodes = before.partition_nodes if before else None
         self._added: set[int] = set()
@@ -27,10 +29,11 @@ class TopicStep:
         # The assignment was deleted at some moment, even if it came back later.
         self._was_removed = False
 
-    def put_node(self, data: bytes, version: int) -> None:
+    def put_node(self, data: bytes, stat: NodeStat) -> None:
         """The topic has this assignment now."""
         self._node = TopicNode.decode(self._name, data)
-        self._version = version
+        self._version = stat.version
+        self._created_zxid = stat.created_zxid
 
     def remove_node(self) -> None:
         """The topic is gone, at least for the moment."""
@@ -84,7 +87,7 @@ class TopicStep:
         nodes = self._nodes
         if nodes is not None and self._added:
             nodes |= self._added
-        return TopicImage(node, self._version, partitions, self._states, nodes)
+        return TopicImage(node, self._version, partitions, self._states, nodes, self._created_zxid)
 
     def keeps_identity(self, topic: TopicImage) -> bool:
         """Whether the topic is the one there was before, and not a new one of the same name."""

@@ -19,10 +19,14 @@ from strandline.cluster.controller.decision import (
     duplicates,
     fenced_from_deletions,
 )
-from strandline.cluster.controller.topic_writes import REMOVALS_PER_MULTI, REMOVED, topic_removal
+from strandline.cluster.controller.topic_writes import (
+    REMOVALS_PER_MULTI,
+    REMOVED,
+    deletion_request,
+    topic_removal,
+)
 from strandline.cluster.image import ClusterImage, TopicImage
-from strandline.cluster.store import Create, Operation
-from strandline.cluster.znodes import deletion_path
+from strandline.cluster.store import Operation
 from strandline.errors import ErrorCode, ProtocolError
 from strandline.types import NO_TOPIC_ID, TopicId
 
@@ -87,8 +91,8 @@ def delete_topics(
             if total + count <= REMOVALS_PER_MULTI:
                 operations += topic_removal(image, topic)
                 removed = True
-            elif topic.name not in image.requested_deletions:
-                operations.append(Create(deletion_path(topic.name)))
+            else:
+                operations += deletion_request(image, topic)
             total += count
             results[reference] = TopicDeleted(topic.name, topic.topic_id)
         else:

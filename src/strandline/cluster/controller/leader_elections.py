@@ -106,10 +106,7 @@ def rebalance(image: ClusterImage, to_lead: Collection[BrokerId]) -> Decision[Ev
             partition = image.topics[key.topic].partitions[key.partition]
             if writes.count >= LEADERS_PER_MULTI:
                 break
-            if (
-                _may_return(partition, brokers.at(key))
-                and key.topic not in image.requested_deletions
-            ):
+            if _may_return(partition, brokers.at(key)) and not image.is_being_deleted(key.topic):
                 repair = _led_by(partition, broker)
                 if not can_write(image, key, repair.partition):
                     continue

@@ -108,17 +108,20 @@ def events_of(key: TopicPartition, before: PartitionImage, repair: Repair) -> It
 def _deletions(
     image: ClusterImage, policy: ControllerPolicy, _: Collection[TopicPartition] | None
 ) -> Decision[Event]:
-    """Carry out the first deletion that was asked for by a node; a huge one in several steps."""
+    """Carry out the first deletion that was asked for by a node; a huge one in several steps.
+
+    The request is for the topic that was there when the node was made. It is dropped, and not
+    carried out, if that is gone and there is another one of its name.
+    """
     for name in sorted(image.requested_deletions):
-        marker = Delete(deletion_path(name))
-        topic = image.topics.get(name)
         if topic_path(name) in image.unreadable:
             continue
-        if topic is None or not policy.is_deletion_enabled:
-            return Decision((DeletionDropped(name),), fenced_from_deletions(image, [marker]))
-        operations, left = removal_step(image, topic, PARTITIONS_PER_MULTI)
+        if not image.is_being_deleted(name) or not policy.is_deletion_enabled:
+            request = Delete(deletion_path(name))
+            return Decision((DeletionDropped(name),), fenced_from_deletions(image, [request]))
+        operations, left = removal_step(image, image.topics[name], PARTITIONS_PER_MULTI)
         if not left:
-            operations += [marker, REMOVED]
+            operations.append(REMOVED)
         return Decision((TopicRemoved(name, left),), fenced_from_deletions(image, operations))
     return Decision(())
 
@@ -218,7 +221,7 @@ def _topics(
     names = image.topics.keys() if touched is None else {key.topic for key in touched}
     for name in sorted(names):
         topic = image.topics.get(name)
-        if topic is not None and name not in image.requested_deletions:
+        if topic is not None and not image.is_being_deleted(name):
             yield name, topic
 
 
@@ -231,7 +234,7 @@ def _unsettled(
             partition = image.partition(key)
             if partition is None or partition.partition_epoch < 0:
                 continue
-            if key.topic in image.requested_deletions:
+            if image.is_being_deleted(key.topic):
                 continue
             if not is_settled(partition, brokers.at(key).serving):
                 yield key, partition

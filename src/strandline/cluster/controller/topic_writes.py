@@ -23,6 +23,7 @@ from strandline.cluster.znodes import (
     PartitionStateNode,
     ResourceKind,
     TopicNode,
+    deletion_path,
     partition_path,
     partitions_path,
     state_path,
@@ -81,6 +82,16 @@ REMOVED: Final = SetData(DELETIONS, b"")
 """Goes with the removal of topics: what was decided before it is refused."""
 
 
+def deletion_request(image: ClusterImage, topic: TopicImage) -> list[Operation]:
+    """Have the topic removed step by step. Nothing, if that is asked for already."""
+    if image.is_being_deleted(topic.name):
+        return []
+    path = deletion_path(topic.name)
+    # One that stands there was meant for a former topic of the name.
+    stale = [Delete(path)] if topic.name in image.requested_deletions else []
+    return [*stale, Create(path)]
+
+
 def topic_removal(image: ClusterImage, topic: TopicImage) -> list[Operation]:
     """Remove a topic, its partitions and its settings.
 
@@ -93,7 +104,8 @@ def topic_removal(image: ClusterImage, topic: TopicImage) -> list[Operation]:
 def removal_step(
     image: ClusterImage, topic: TopicImage, partitions_max: int
 ) -> tuple[list[Operation], int]:
-    """Remove so many partitions and, if none is left, the topic. Also gives how many are left."""
+    """Remove so many partitions and, if none is left, the topic, with the node that may have asked
+    for it. Also gives how many are left."""
     numbers = _numbers(topic)
     nodes = topic.partition_nodes or frozenset()
     operations: list[Operation] = []
@@ -110,6 +122,8 @@ def removal_step(
         operations.append(Delete(partitions_path(topic.name)))
     operations.append(Delete(topic.node.path, topic.version))
     operations += config_write(image, ConfigResource(ResourceKind.TOPIC, topic.name), {})
+    if topic.name in image.requested_deletions:
+        operations.append(Delete(deletion_path(topic.name)))
     return operations, 0
 
 

@@ -18,7 +18,8 @@ each member of `isr` and `elr` was last known to be complete, so that a later co
 a member restarted in between (KIP-380, KIP-903). `elr` and `last_known_elr` are those of KIP-966.
 
 The nodes in between are empty and are always made and removed together with the state. A node
-`/admin/delete_topics/<t>` asks for a deletion that is carried out later.
+`/admin/delete_topics/<t>` asks for a deletion that is carried out later: of the topic whose node
+was made before it, not of one that takes the name afterwards.
 """
 
 from __future__ import annotations
