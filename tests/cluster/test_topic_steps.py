@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from strandline.cluster.controller import (
+    Looks,
     delete_topics,
     reconcile,
     touched_by,
@@ -10,12 +13,13 @@ from strandline.cluster.controller import (
 from strandline.cluster.controller.delete_topics import TopicReference
 from strandline.cluster.controller.events import (
     DeletionDropped,
+    LeaderElected,
     PartitionStarted,
     TopicRemoved,
 )
 from strandline.cluster.controller.topic_writes import REMOVALS_PER_MULTI, STATES_PER_MULTI
 from strandline.cluster.image import ClusterImage
-from strandline.cluster.store import Create
+from strandline.cluster.store import Create, NotEmpty
 from strandline.cluster.znodes import (
     TopicNode,
     deletion_path,
@@ -23,7 +27,7 @@ from strandline.cluster.znodes import (
     partitions_path,
     topic_path,
 )
-from strandline.types import NO_TOPIC_ID, BrokerId, TopicPartition
+from strandline.types import NO_TOPIC_ID, BrokerId, LeaderEpoch, TopicPartition
 from tests.cluster.story import Policy, Story, three
 
 ONE, TWO, THREE = BrokerId(1), BrokerId(2), BrokerId(3)
@@ -143,3 +147,42 @@ def test_a_huge_topic_is_marked_beside_a_request_for_a_former_one_of_its_name() 
     assert not story.image.is_being_deleted("t")
     story.follow(delete_topics(story.image, [TopicReference("t")]))
     assert story.image.is_being_deleted("t")
+
+
+def test_what_comes_up_during_a_long_deletion_goes_first() -> None:
+    """Also what no broker that comes or goes tells of: a topic that needs its first leaders."""
+    story = Story(2)
+    story.place("u", [2, 1])
+    story.place("t", *([1] for _ in range(REMOVALS_PER_MULTI + 1)))
+    story.reconcile()
+    story.follow(delete_topics(story.image, [TopicReference("t")]))
+    looking = Looks()
+
+    def step() -> object:
+        decision = looking.decide(story.image, story.policy)
+        story.follow(decision)
+        looking.follow(story.delta)
+        return decision.results[0]
+
+    left = [step() for _ in range(3)]
+    assert left == [TopicRemoved("t", REMOVALS_PER_MULTI + 1 - 100 * n) for n in (1, 2, 3)]
+    story.leave(2)
+    looking.follow(story.delta)
+    assert step() == LeaderElected(TopicPartition("u", 0), ONE, TWO, LeaderEpoch(1), (ONE,))
+    story.do([Create(topic_path("v"), TopicNode("v", NO_TOPIC_ID, {0: (ONE,)}).encode())])
+    looking.follow(story.delta)
+    assert step() == PartitionStarted(TopicPartition("v", 0), ONE)
+    while story.image.is_being_deleted("t"):
+        assert isinstance(step(), TopicRemoved)
+
+
+def test_a_deletion_that_is_refused_for_ever_keeps_no_partition_from_its_leader() -> None:
+    story = three()
+    story.place("a", [1])
+    story.do([Create(f"{topic_path('a')}/of-another-program")])
+    story.do([Create(deletion_path("a"))])
+    story.leave(1)
+    story.follow(reconcile(story.image, story.policy))
+    assert story.partition().leader == TWO
+    with pytest.raises(NotEmpty):
+        story.reconcile()

@@ -3,7 +3,8 @@
 `reconcile` needs no memory, but a look at all of 10,000 partitions takes milliseconds. After one
 that found nothing to do, it is enough to look at what has changed since. One that found something
 is followed by looks at the next few partitions that it would find, and by another one at all when
-these are done: one step may make another one possible anywhere, or may be refused.
+these are done: one step may make another one possible anywhere, or may be refused. Each step of a
+deletion follows a look at all: what has come up meanwhile goes first.
 """
 
 from __future__ import annotations
@@ -63,10 +64,9 @@ class Looks:
             decision = reconcile(image, policy, self._touched, repairs_max=self._repairs_max)
             if decision.operations:
                 if self._touched is None:
-                    self._touched = work_ahead(
-                        image, policy, repairs=_REPAIRS_AHEAD, starts=_STARTS_AHEAD
-                    )
-                    self._is_ahead = True
+                    ahead = work_ahead(image, policy, repairs=_REPAIRS_AHEAD, starts=_STARTS_AHEAD)
+                    self._touched = ahead or None
+                    self._is_ahead = bool(ahead)
                 elif not self._is_ahead:
                     self._touched = None
                 return decision

@@ -6,7 +6,9 @@ asked for. So a controller needs no memory: one that takes over in the middle of
 reassignment or of a deletion goes on from the image (F-14, F-16, F-20). Brokers follow what is
 written, so no client is to be answered.
 
-A decision is bounded, since one multi has a limited size; partitions without a leader come first.
+A decision is bounded, since one multi has a limited size; partitions without a leader come first,
+deletions last: one that is long, or that the store refuses again and again, keeps no partition from
+its leader.
 It is decided again after its multi until it is empty. What is to be done depends on the order of
 names only, so that two controllers with equal images decide alike.
 """
@@ -68,7 +70,7 @@ def reconcile(
     since (`touched_by`).
     """
     repairs = partial(_repairs, most=repairs_max)
-    for decide in (_deletions, repairs, _first_elections):
+    for decide in (repairs, _first_elections, _deletions):
         decision = decide(image, policy, touched)
         if decision.operations:
             return decision
@@ -79,7 +81,7 @@ def touched_by(delta: ImageDelta) -> Collection[TopicPartition] | None:
     """Partitions that `reconcile` must look at after this step of the image; None: all."""
     if delta.brokers_changed or delta.configs_changed or delta.controller_changed:
         return None
-    if delta.unreadable_changed:
+    if delta.unreadable_changed or delta.deletions_changed:
         return None
     return delta.partitions_changed
 
@@ -106,14 +108,15 @@ def events_of(key: TopicPartition, before: PartitionImage, repair: Repair) -> It
 
 
 def _deletions(
-    image: ClusterImage, policy: ControllerPolicy, _: Collection[TopicPartition] | None
+    image: ClusterImage, policy: ControllerPolicy, touched: Collection[TopicPartition] | None
 ) -> Decision[Event]:
     """Carry out the first deletion that was asked for by a node; a huge one in several steps.
 
     The request is for the topic that was there when the node was made. It is dropped, and not
     carried out, if that is gone and there is another one of its name.
     """
-    for name in sorted(image.requested_deletions):
+    # A limited look does not know whether there is something that comes first.
+    for name in sorted(image.requested_deletions) if touched is None else ():
         if topic_path(name) in image.unreadable:
             continue
         if not image.is_being_deleted(name) or not policy.is_deletion_enabled:
