@@ -246,6 +246,27 @@ def test_settings_do_not_come_after_the_deletion_of_their_topic() -> None:
         story.tree.multi(late.operations)
 
 
+def test_first_settings_of_a_topic_that_is_being_deleted_do_not_outlive_it() -> None:
+    """Any broker writes settings, and the controller may decide before it hears of them."""
+    story = Story()
+    story.create(TopicSpec("orders", 1, 1))
+    wanted = [ConfigAlteration(TOPIC, "orders", [Alteration("retention.ms", SET, "1000")])]
+    decided = delete_topics(story.image, [TopicReference("orders")])
+    story.follow(incremental_alter_configs(story.image, wanted, story.config))
+    with pytest.raises(NodeExists):
+        story.follow(decided)
+    story.follow(delete_topics(story.image, [TopicReference("orders")]))
+    assert (story.image.topics, story.image.configs) == ({}, {})
+    assert story.delta.configs_changed == (ORDERS,)
+
+
+def test_no_settings_are_told_of_a_topic_that_had_none_and_is_deleted() -> None:
+    story = Story()
+    story.create(TopicSpec("orders", 1, 1))
+    story.follow(delete_topics(story.image, [TopicReference("orders")]))
+    assert story.delta.configs_changed == ()
+
+
 @pytest.mark.parametrize(
     "what", ["members", "move", "partitions", "settings", "deletion", "states"]
 )

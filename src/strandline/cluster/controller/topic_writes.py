@@ -121,10 +121,20 @@ def removal_step(
     if topic.partition_nodes is not None:
         operations.append(Delete(partitions_path(topic.name)))
     operations.append(Delete(topic.node.path, topic.version))
-    operations += config_write(image, ConfigResource(ResourceKind.TOPIC, topic.name), {})
+    operations += _settings_removal(image, topic.name)
     if topic.name in image.requested_deletions:
         operations.append(Delete(deletion_path(topic.name)))
     return operations, 0
+
+
+def _settings_removal(image: ClusterImage, topic: str) -> list[Operation]:
+    """Remove the settings of the topic; refused if they changed meanwhile."""
+    resource = ConfigResource(ResourceKind.TOPIC, topic)
+    if resource in image.configs:
+        return config_write(image, resource, {})
+    # There is no version to name, and any broker may write first settings: to make the node is
+    # what shows that there are none.
+    return [Create(resource.path, ConfigNode({}).encode()), Delete(resource.path)]
 
 
 def _numbers(topic: TopicImage) -> list[int]:
