@@ -5,8 +5,13 @@ from __future__ import annotations
 import pytest
 
 from strandline.cluster.controller import (
+    ElectionKind,
     Looks,
+    ReassignmentRequest,
+    alter_reassignments,
     delete_topics,
+    elect_leaders,
+    list_reassignments,
     reconcile,
     touched_by,
 )
@@ -27,6 +32,7 @@ from strandline.cluster.znodes import (
     partitions_path,
     topic_path,
 )
+from strandline.errors import ErrorCode
 from strandline.types import NO_TOPIC_ID, BrokerId, LeaderEpoch, TopicPartition
 from tests.cluster.story import Policy, Story, three
 
@@ -186,3 +192,26 @@ def test_a_deletion_that_is_refused_for_ever_keeps_no_partition_from_its_leader(
     assert story.partition().leader == TWO
     with pytest.raises(NotEmpty):
         story.reconcile()
+
+
+def test_a_partition_whose_replicas_went_before_it_had_a_leader_can_be_moved() -> None:
+    """The first leaders of a large topic are elected some at a time."""
+    story = Story(3)
+    story.place("t", *([2] for _ in range(STATES_PER_MULTI + 1)))
+    waiting = TopicPartition("t", STATES_PER_MULTI)
+    story.leave(2)
+    story.reconcile()
+    for kind, refusal in (
+        (ElectionKind.PREFERRED, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE),
+        (ElectionKind.UNCLEAN, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE),
+    ):
+        [elected] = elect_leaders(story.image, kind, [waiting], story.policy).results
+        assert elected.refusal is not None
+        assert elected.refusal.code == refusal
+    wish = ReassignmentRequest(waiting, [THREE, ONE])
+    [answer] = story.follow(alter_reassignments(story.image, [wish], story.policy))
+    assert answer.refusal is None
+    assert story.reconcile() == [PartitionStarted(waiting, THREE)]
+    partition = story.partition(number=STATES_PER_MULTI)
+    assert (partition.replicas, partition.in_sync_replicas) == ((THREE, ONE), (THREE, ONE))
+    assert not list_reassignments(story.image)

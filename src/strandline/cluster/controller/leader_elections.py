@@ -134,10 +134,8 @@ def _all_partitions(image: ClusterImage) -> Iterator[TopicPartition]:
 
 def _existing(image: ClusterImage, key: TopicPartition) -> PartitionImage:
     partition = image.partition(key)
-    if partition is None or partition.partition_epoch < 0:
-        raise ProtocolError(
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {key} with a state."
-        )
+    if partition is None:
+        raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {key}.")
     return partition
 
 
@@ -159,6 +157,11 @@ def _unclean(
     key: TopicPartition, partition: PartitionImage, brokers: Brokers, policy: ControllerPolicy
 ) -> Repair:
     """The partition with any leader, a complete one if there is one."""
+    if partition.partition_epoch < 0:
+        raise ProtocolError(
+            ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+            "The partition gets its first leader as soon as one of its replicas is alive.",
+        )
     epoch = brokers.epochs.get(partition.leader)
     if epoch is not None and partition.leads_under(epoch):
         raise ProtocolError(

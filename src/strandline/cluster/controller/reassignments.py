@@ -110,7 +110,7 @@ def list_reassignments(
 
 def _existing(image: ClusterImage, key: TopicPartition) -> PartitionImage:
     partition = image.partition(key)
-    if partition is None or partition.partition_epoch < 0:
+    if partition is None:
         raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {key}.")
     return partition
 
@@ -161,7 +161,10 @@ def _redirected(
     brokers: Brokers,
     policy: ControllerPolicy,
 ) -> PartitionImage:
-    """The partition on its way to the target."""
+    """The partition on its way to the target. One that never had a leader has no records that
+    would have to be copied first: it is there at once."""
+    if partition.partition_epoch < 0:
+        return replace(partition, replicas=target, adding=(), removing=())
     original = _original(partition)
     removing = tuple(b for b in original if b not in target)
     changed = replace(
