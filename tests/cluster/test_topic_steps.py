@@ -136,12 +136,10 @@ def test_a_topic_made_after_the_deletion_of_its_name_was_asked_for_stays() -> No
 
 
 def test_a_request_for_a_deletion_goes_with_its_topic() -> None:
-    """Two requests: the first marks the topic, the second finds few enough partitions left."""
-    story = Story()
-    story.place("t", *([1] for _ in range(REMOVALS_PER_MULTI + 1)))
-    story.follow(delete_topics(story.image, [TopicReference("t")]))
+    """Another program asks for it, and so does a client."""
+    story = three()
+    story.do([Create(deletion_path("t"))])
     assert story.image.is_being_deleted("t")
-    story.follow(reconcile(story.image, story.policy))
     story.follow(delete_topics(story.image, [TopicReference("t")]))
     assert (story.image.topics, story.image.requested_deletions) == ({}, {})
 

@@ -23,11 +23,13 @@ from strandline.cluster.store import (
 )
 from strandline.errors import ErrorCode, ProtocolError
 from strandline.node.metadata import Metadata
+from strandline.node.timers import Timers
 from strandline.types import Instant
 
 log = logging.getLogger(__name__)
 
 _ROUNDS_MAX: Final = 10
+_PAUSE_MS: Final = 1
 
 Result = TypeVar("Result")
 Decide = Callable[[ClusterImage], Decision[Result]]
@@ -42,14 +44,19 @@ class TooLargeToWrite(ProtocolError):
 class Controller:
     """The way from a decision to its outcome."""
 
-    def __init__(self, metadata: Metadata) -> None:
+    def __init__(self, metadata: Metadata, timers: Timers) -> None:
         self._metadata = metadata
+        self._timers = timers
 
     def carry_out(
         self, decide: Decide[Result], *, done: Done[Result], failed: Failed, now: Instant
     ) -> None:
         """Make the decision true and tell its results, or why that was not possible."""
         self._round(decide, done, failed, _ROUNDS_MAX, now)
+
+    def in_another_turn(self, work: Callable[[Instant], None], now: Instant) -> None:
+        """Go on with a long request in a later turn, after whatever came meanwhile."""
+        self._timers.schedule(now.monotonic_ms + _PAUSE_MS, work)
 
     def _round(
         self,

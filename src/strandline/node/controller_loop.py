@@ -39,7 +39,6 @@ log = logging.getLogger(__name__)
 _FIRST_REBALANCE_MS: Final = 5000
 """After an election; brokers that start with the controller are up by then (as in Kafka)."""
 
-_PAUSE_MS: Final = 1
 _NO_EPOCH: Final = -1
 
 Result = TypeVar("Result")
@@ -163,8 +162,8 @@ class ControllerLoop:
         self._controller.carry_out(decide, done=done, failed=failed, now=now)
 
     def in_another_turn(self, work: Callable[[Instant], None], now: Instant) -> None:
-        """Go on with a long request in a later turn, after whatever came meanwhile."""
-        self._timers.schedule(now.monotonic_ms + _PAUSE_MS, work)
+        """As `Controller.in_another_turn`."""
+        self._controller.in_another_turn(work, now)
 
     # -- What is to be written ---------------------------------------------------------------
 

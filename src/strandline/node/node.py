@@ -119,7 +119,7 @@ class Node:
         self.fetchers = Fetchers(
             self.broker_id, self.metadata, self.settings, self.peers, self.timers
         )
-        self.controller = Controller(self.metadata)
+        self.controller = Controller(self.metadata, self.timers)
         self.membership = Membership(self.metadata, self.settings, self.timers, registration)
         self.controller_loop = ControllerLoop(
             self.metadata, self.controller, self.settings, self.timers, self.membership

@@ -263,7 +263,14 @@ class Routes:
         from strandline.node.handlers.topics import TopicsHandler
 
         node = self._node
-        topics = TopicsHandler(node.controller_loop, node.settings, node.quotas, self._random)
+        topics = TopicsHandler(
+            node.metadata,
+            node.controller_loop,
+            node.settings,
+            node.timers,
+            node.quotas,
+            self._random,
+        )
         return {
             ApiKey.CREATE_TOPICS: topics.create_topics,
             ApiKey.DELETE_TOPICS: topics.delete_topics,

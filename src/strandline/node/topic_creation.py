@@ -6,7 +6,7 @@ for the creation, which saves every client its first retry (see the design note 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from random import Random
 
 from strandline.cluster.controller import (
@@ -22,6 +22,7 @@ from strandline.cluster.controller import (
 from strandline.cluster.image import ClusterImage
 from strandline.errors import ProtocolError
 from strandline.node.controller import Controller
+from strandline.node.handlers.batching import InBatches
 from strandline.node.settings import Settings
 from strandline.types import Instant
 
@@ -44,17 +45,22 @@ class TopicCreation:
         about those that could be made."""
         wanted = list(dict.fromkeys(names))
 
-        def decide(image: ClusterImage) -> Decision[TopicCreated]:
-            return self._decide(wanted, image, permit)
+        def decide(image: ClusterImage, some: Sequence[str]) -> Decision[TopicCreated]:
+            return self._decide(some, image, permit)
 
-        def done(results: tuple[TopicCreated, ...], at: Instant) -> None:
+        def done(results: Sequence[TopicCreated], at: Instant) -> None:
             refused = {result.name: result.refusal for result in results if result.refusal}
             created(refused, at)
 
-        def failed(error: ProtocolError, at: Instant) -> None:
-            created(dict.fromkeys(wanted, Refusal.of(error)), at)
+        def failed(
+            error: ProtocolError, results: Sequence[TopicCreated], left: Sequence[str], at: Instant
+        ) -> None:
+            refusal = Refusal.of(error)
+            done([*results, *(TopicCreated(name, refusal=refusal) for name in left)], at)
 
-        self._controller.carry_out(decide, done=done, failed=failed, now=now)
+        InBatches(self._controller, decide, wanted, key=str).carry_out(
+            done=done, failed=failed, now=now
+        )
 
     def refusal(self, name: str, image: ClusterImage) -> Refusal | None:
         """Why the topic could not be created at its next use; None if it could, or exists."""
@@ -64,7 +70,7 @@ class TopicCreation:
         return next((result.refusal for result in results if result.refusal), None)
 
     def _decide(
-        self, wanted: list[str], image: ClusterImage, permit: Permit = always
+        self, wanted: Sequence[str], image: ClusterImage, permit: Permit = always
     ) -> Decision[TopicCreated]:
         broker = self._settings.broker
         specs = [

@@ -7,7 +7,7 @@ controller's epoch, which ACLs have nothing to do with.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from strandline.authorization.acls import (
     CLUSTER_NAME,
@@ -43,10 +43,13 @@ def create_acls(image: ClusterImage, bindings: Sequence[AclBinding]) -> Decision
 
 
 def delete_acls(
-    image: ClusterImage, filters: Sequence[AclFilter]
+    image: ClusterImage,
+    filters: Sequence[AclFilter],
+    among: Collection[ResourcePattern] | None = None,
 ) -> Decision[tuple[AclBinding, ...]]:
-    """Delete all ACLs that a filter means. A result has those that its filter means."""
-    results = tuple(tuple(matching_acls(image, each)) for each in filters)
+    """Delete all ACLs that a filter means, of all patterns or of these. A result has those that its
+    filter means."""
+    results = tuple(tuple(matching_acls(image, each, among)) for each in filters)
     deleted = {binding for result in results for binding in result}
     changed = {
         resource: tuple(
@@ -59,9 +62,11 @@ def delete_acls(
     return Decision(results, _writes(image, changed))
 
 
-def matching_acls(image: ClusterImage, wanted: AclFilter) -> Iterable[AclBinding]:
-    """The ACLs that a filter means, in the order of their patterns."""
-    for resource in sorted(image.acls):
+def matching_acls(
+    image: ClusterImage, wanted: AclFilter, among: Collection[ResourcePattern] | None = None
+) -> Iterable[AclBinding]:
+    """The ACLs that a filter means, of all patterns or of these, in the order of their patterns."""
+    for resource in sorted(image.acls if among is None else among):
         if wanted.matches_resource(resource):
             for entry in entries_of(image, resource):
                 if wanted.matches_entry(entry):

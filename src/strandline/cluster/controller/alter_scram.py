@@ -44,7 +44,7 @@ class ScramUpsertion:
     salted_password: bytes = field(repr=False)
 
 
-_Change: TypeAlias = ScramDeletion | ScramUpsertion
+ScramChange: TypeAlias = ScramDeletion | ScramUpsertion
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,17 +56,14 @@ class ScramAltered:
 
 
 def alter_scram(
-    image: ClusterImage,
-    deletions: Sequence[ScramDeletion],
-    upsertions: Sequence[ScramUpsertion],
+    image: ClusterImage, changes: Sequence[ScramChange]
 ) -> Decision[ScramAltered]:
     """Results by first mention of each user.
 
     Refusals: UNACCEPTABLE_CREDENTIAL, UNSUPPORTED_SASL_MECHANISM, DUPLICATE_RESOURCE,
     RESOURCE_NOT_FOUND.
     """
-    by_user: dict[str, list[_Change]] = {}
-    changes: list[_Change] = [*deletions, *upsertions]
+    by_user: dict[str, list[ScramChange]] = {}
     for change in changes:
         by_user.setdefault(change.user, []).append(change)
     results: list[ScramAltered] = []
@@ -107,7 +104,7 @@ def users_with_credentials(image: ClusterImage) -> list[str]:
     )
 
 
-def _refuse_repeated(changes: Sequence[_Change]) -> None:
+def _refuse_repeated(changes: Sequence[ScramChange]) -> None:
     if duplicates(each.mechanism for each in changes):
         raise ProtocolError(
             ErrorCode.DUPLICATE_RESOURCE,
@@ -115,7 +112,7 @@ def _refuse_repeated(changes: Sequence[_Change]) -> None:
         )
 
 
-def _apply(settings: dict[str, str], change: _Change) -> None:
+def _apply(settings: dict[str, str], change: ScramChange) -> None:
     if not change.user:
         raise ProtocolError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
     if change.mechanism not in list(ScramMechanism):

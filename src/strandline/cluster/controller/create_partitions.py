@@ -28,6 +28,7 @@ from strandline.cluster.controller.manual_assignment import (
 )
 from strandline.cluster.controller.placement import placeable
 from strandline.cluster.controller.topic_writes import (
+    ASSIGNED_REPLICA_BYTES,
     STATES_PER_MULTI,
     first_state,
     partition_creation,
@@ -53,6 +54,7 @@ class PartitionsAdded:
 
     name: str
     partition_count: int = -1
+    added: int = 0
     refusal: Refusal | None = None
 
 
@@ -60,10 +62,12 @@ def create_partitions(
     image: ClusterImage,
     specs: Sequence[PartitionsSpec],
     *,
+    added_before: int = 0,
     validate_only: bool = False,
     permit: Permit = always,
 ) -> Decision[PartitionsAdded]:
     """Results by first mention of each topic. `permit` is asked about those that could grow.
+    `added_before` are partitions that the same request has added to other topics.
 
     Refusals: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS, INVALID_REPLICA_ASSIGNMENT,
     INVALID_REPLICATION_FACTOR, INVALID_REQUEST (duplicates), POLICY_VIOLATION.
@@ -79,18 +83,23 @@ def create_partitions(
             refuse_duplicate(spec.name, repeated)
             topic = _existing(image, spec)
             added = spec.partition_count - len(topic.partitions)
-            check_partitions_per_request(total + added)
+            check_partitions_per_request(added_before + total + added)
             states_max = max(0, STATES_PER_MULTI - total)
             addition = _addition(image, topic, _assignment(image, topic, spec), states_max)
             if not validate_only:
                 permit(spec.name, added)
             operations += addition
             total += added
-            results[spec.name] = PartitionsAdded(spec.name, spec.partition_count)
+            results[spec.name] = PartitionsAdded(spec.name, spec.partition_count, added)
         except ProtocolError as error:
             results[spec.name] = PartitionsAdded(spec.name, refusal=Refusal.of(error))
     write = () if validate_only else fenced_from_deletions(image, operations)
     return Decision(tuple(results.values()), write)
+
+
+def bytes_after(topic: TopicImage, spec: PartitionsSpec) -> int:
+    """About how many bytes the assignment of the topic is, which is written as a whole."""
+    return ASSIGNED_REPLICA_BYTES * max(spec.partition_count, 0) * topic.replication_factor
 
 
 def _existing(image: ClusterImage, spec: PartitionsSpec) -> TopicImage:

@@ -29,6 +29,7 @@ from strandline.cluster.controller.manual_assignment import (
 )
 from strandline.cluster.controller.placement import placeable
 from strandline.cluster.controller.topic_writes import (
+    ASSIGNED_REPLICA_BYTES,
     STATES_PER_MULTI,
     config_write,
     first_state,
@@ -82,20 +83,23 @@ def create_topics(
     specs: Sequence[TopicSpec],
     broker: BrokerConfig,
     *,
+    wanted: int | None = None,
     validate_only: bool = False,
     ignores_case: bool = False,
     permit: Permit = always,
     random: Random,
 ) -> Decision[TopicCreated]:
-    """Results by first mention of each name. With `ignores_case` names that differ only in case
-    exclude each other: their logs would be one directory. `permit` is asked about topics that could
-    be made. Refusals carry Kafka's codes, and what `permit` raises:
+    """Results by first mention of each name. `wanted` are the partitions that the whole request
+    asks for, where these topics are a part of it. With `ignores_case` names that differ only in
+    case exclude each other: their logs would be one directory. `permit` is asked about topics that
+    could be made. Refusals carry Kafka's codes, and what `permit` raises:
 
     INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR,
     INVALID_REPLICA_ASSIGNMENT, INVALID_CONFIG, INVALID_REQUEST, POLICY_VIOLATION.
     """
     repeated = duplicates(spec.name for spec in specs)
-    wanted = _partitions_wanted(specs, broker)
+    if wanted is None:
+        wanted = partitions_wanted(specs, broker)
     creation = _Creation(image, broker, random, specs, always if validate_only else permit)
     if ignores_case:
         creation.exclude_other_cases()
@@ -256,7 +260,18 @@ def _overrides(configs: Mapping[str, str | None], broker: BrokerConfig) -> dict[
     return replace_topic(configs.items(), broker)
 
 
-def _partitions_wanted(specs: Sequence[TopicSpec], broker: BrokerConfig) -> int:
+def bytes_wanted(spec: TopicSpec, broker: BrokerConfig) -> int:
+    """About how many bytes the assignment and the settings of the topic are."""
+    if spec.assignments:
+        replicas = sum(len(brokers) for _, brokers in spec.assignments)
+    else:
+        factor = max(spec.replication_factor, broker.default_replication_factor)
+        replicas = partitions_wanted([spec], broker) * factor
+    settings = sum(len(name) + len(value or "") for name, value in spec.configs.items())
+    return settings + ASSIGNED_REPLICA_BYTES * replicas
+
+
+def partitions_wanted(specs: Sequence[TopicSpec], broker: BrokerConfig) -> int:
     """Partitions of all topics together; a number that is refused anyway counts nothing."""
     total = 0
     for spec in specs:

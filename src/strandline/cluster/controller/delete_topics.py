@@ -2,14 +2,15 @@
 
 A topic goes at once and whole: its nodes are deleted in one multi, and brokers that hold its logs
 learn it from the change. A broker that was away finds logs of an unknown topic when it comes back.
-Only topics of more partitions than fit into one multi are marked, and the reconciliation removes
-them step by step.
+Only a topic of more partitions than fit into one multi is marked, and the reconciliation removes it
+step by step.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from strandline.cluster.controller.decision import (
     Decision,
@@ -19,6 +20,7 @@ from strandline.cluster.controller.decision import (
     duplicates,
     fenced_from_deletions,
 )
+from strandline.cluster.controller.state_writes import BYTES_PER_MULTI
 from strandline.cluster.controller.topic_writes import (
     REMOVALS_PER_MULTI,
     REMOVED,
@@ -29,6 +31,10 @@ from strandline.cluster.image import ClusterImage, TopicImage
 from strandline.cluster.store import Operation
 from strandline.errors import ErrorCode, ProtocolError
 from strandline.types import NO_TOPIC_ID, TopicId
+
+_NODES_PER_PARTITION: Final = 2
+_PATH_BYTES: Final = 50
+"""Of each deletion of a node, beside the topic's name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +76,7 @@ def delete_topics(
     same = duplicates(topic.name for topic in found.values() if topic is not None)
     results: dict[TopicReference, TopicDeleted] = {}
     operations: list[Operation] = []
-    total, removed = 0, False
+    removed = False
     for reference in references:
         if reference in results:
             continue
@@ -87,19 +93,26 @@ def delete_topics(
             except ProtocolError as error:
                 refusal = Refusal.of(error)
         if topic is not None and refusal is None:
-            count = len(topic.partitions)
-            if total + count <= REMOVALS_PER_MULTI:
+            if len(topic.partitions) <= REMOVALS_PER_MULTI:
                 operations += topic_removal(image, topic)
                 removed = True
             else:
                 operations += deletion_request(image, topic)
-            total += count
             results[reference] = TopicDeleted(topic.name, topic.topic_id)
         else:
             results[reference] = TopicDeleted(reference.name, reference.topic_id, refusal)
     if removed:
         operations.append(REMOVED)
     return Decision(tuple(results.values()), fenced_from_deletions(image, operations))
+
+
+def removal_bytes(topic: TopicImage) -> int:
+    """About how many bytes the multi has that removes the topic, or marks it."""
+    count = len(topic.partitions)
+    if count > REMOVALS_PER_MULTI:
+        return 0
+    of_partition = _NODES_PER_PARTITION * (len(topic.name) + _PATH_BYTES)
+    return count * max(of_partition, BYTES_PER_MULTI // REMOVALS_PER_MULTI)
 
 
 def _find(image: ClusterImage, reference: TopicReference) -> TopicImage | None:

@@ -34,8 +34,10 @@ FIRST_LEADER_EPOCH: Final = LeaderEpoch(0)
 STATES_PER_MULTI: Final = 50
 """Partition states that one multi makes: brokers make the logs of all of them before they
 serve a client again."""
+ASSIGNED_REPLICA_BYTES: Final = 12
+"""About how long a replica in a topic's assignment is, with its share of the partition's number."""
 REMOVALS_PER_MULTI: Final = 1000
-"""Partition states that one request removes at once."""
+"""Partition states that one multi removes when a request asks for it."""
 
 
 def topic_creation(node: TopicNode, states: Mapping[int, PartitionStateNode]) -> list[Operation]:

@@ -7,8 +7,7 @@ An answer is given when this broker follows the change; the others hear of it a 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any, Final, TypeVar
 
 from strandline.authorization.acls import (
@@ -27,6 +26,7 @@ from strandline.cluster.controller import delete_acls as decide_deletion
 from strandline.cluster.image import ClusterImage
 from strandline.errors import ErrorCode, ProtocolError
 from strandline.node.controller import Controller
+from strandline.node.handlers.batching import InBatches
 from strandline.node.handlers.item_by_item import ItemByItem
 from strandline.node.metadata import Metadata
 from strandline.node.request import Request
@@ -96,16 +96,7 @@ class AclsHandler:
                 )
             )
 
-        def done(results: tuple[Refusal | None, ...], at: Instant) -> None:
-            del at
-            reply(asked.outcomes(results))
-
-        def failed(error: ProtocolError, at: Instant) -> None:
-            del at
-            reply(asked.failed(error))
-
-        decide = partial(decide_creation, bindings=asked.wishes)
-        self._controller.carry_out(decide, done=done, failed=failed, now=now)
+        asked.carry_out(self._controller, decide_creation, reply, key=_resource_of, now=now)
 
     def delete(self, request: Request[delete_acls.DeleteAclsRequest], now: Instant) -> None:
         """Delete the ACLs that the filters mean, and tell them."""
@@ -116,18 +107,36 @@ class AclsHandler:
                 delete_acls.DeleteAclsResponse(filter_results=[_deleted(each) for each in results])
             )
 
-        def done(results: tuple[tuple[AclBinding, ...], ...], at: Instant) -> None:
-            del at
-            reply(asked.outcomes(results))
+        # One filter may mean very many ACLs: they are deleted so many patterns at a time.
+        patterns = {
+            binding.resource
+            for wanted in asked.wishes
+            for binding in matching_acls(self._metadata.image, wanted)
+        }
 
-        def failed(error: ProtocolError, at: Instant) -> None:
+        def decide(
+            image: ClusterImage, some: Sequence[ResourcePattern]
+        ) -> Decision[tuple[AclBinding, ...]]:
+            return decide_deletion(image, asked.wishes, some)
+
+        def done(results: Sequence[tuple[AclBinding, ...]], at: Instant) -> None:
             del at
+            count = len(asked.wishes)
+            of_filters = (chain.from_iterable(results[n::count]) for n in range(count))
+            reply(asked.outcomes(map(tuple, of_filters)))
+
+        def failed(
+            error: ProtocolError,
+            results: Sequence[tuple[AclBinding, ...]],
+            left: Sequence[ResourcePattern],
+            at: Instant,
+        ) -> None:
+            del results, left, at
             reply(asked.failed(error))
 
-        def decide(image: ClusterImage) -> Decision[tuple[AclBinding, ...]]:
-            return decide_deletion(image, asked.wishes)
-
-        self._controller.carry_out(decide, done=done, failed=failed, now=now)
+        InBatches(self._controller, decide, sorted(patterns), key=_itself).carry_out(
+            done=done, failed=failed, now=now
+        )
 
     def _check_enabled(self) -> None:
         if not self._is_enabled:
@@ -161,6 +170,14 @@ class AclsHandler:
             _word(Operation, asked.operation),
             _word(Permission, asked.permission_type),
         )
+
+
+def _resource_of(binding: AclBinding) -> ResourcePattern:
+    return binding.resource
+
+
+def _itself(pattern: ResourcePattern) -> ResourcePattern:
+    return pattern
 
 
 def _word(kind: type[_Word], number: int) -> _Word:

@@ -16,7 +16,7 @@ from typing import Generic, Protocol, TypeAlias, TypeVar
 from strandline.cluster.controller import BYTES_PER_MULTI, PARTITIONS_PER_MULTI, Decision
 from strandline.cluster.image import ClusterImage
 from strandline.errors import ProtocolError
-from strandline.node.controller import TooLargeToWrite
+from strandline.node.controller import Controller, TooLargeToWrite
 from strandline.node.controller_loop import ControllerLoop
 from strandline.types import Instant
 
@@ -46,21 +46,23 @@ class InBatches(Generic[Item, Result]):
 
     def __init__(
         self,
-        controller: ControllerLoop,
+        controller: Controller | ControllerLoop,
         decide: Decide[Item, Result],
         items: Sequence[Item],
         *,
         key: Callable[[Item], Hashable],
         size: Callable[[Item], int] = _no_bytes,
     ) -> None:
-        """Items with one key are decided about together: a request may name a thing twice.
+        """Items with one key are decided about together: a request may name a thing twice. What
+        only the controller may decide has the loop as its `controller`.
 
         `size` is about how many bytes an item has written, beside a few hundred.
         """
-        self._controller_loop = controller
+        self._controller = controller
         self._decide = decide
         self._left = _portions(items, key, size)
-        self._results: list[Result] = []
+        self.results: list[Result] = []
+        """Of what is done so far."""
 
     def carry_out(
         self,
@@ -69,31 +71,31 @@ class InBatches(Generic[Item, Result]):
         failed: Callable[[ProtocolError, Sequence[Result], Sequence[Item], Instant], None],
         now: Instant,
     ) -> None:
-        """Decide all, on the controller only. `failed` is told what was done, and what was not."""
-        # Also without any items: whether this is the controller is part of the answer.
+        """Decide all. `failed` is told what was done, and what was not."""
+        # Also without any items: whether this is the controller may be part of the answer.
         portion: _Portion[Item] = self._left.popleft() if self._left else []
 
         def go_on(at: Instant) -> None:
             self.carry_out(done=done, failed=failed, now=at)
 
         def portion_done(results: tuple[Result, ...], at: Instant) -> None:
-            self._results += results
+            self.results += results
             if self._left:
                 # Not from here: where nothing is to be written this is called at once.
-                self._controller_loop.in_another_turn(go_on, at)
+                self._controller.in_another_turn(go_on, at)
             else:
-                done(self._results, at)
+                done(self.results, at)
 
         def portion_failed(error: ProtocolError, at: Instant) -> None:
             if isinstance(error, TooLargeToWrite) and len(portion) > 1:
                 middle = len(portion) // 2
                 self._left.extendleft((portion[middle:], portion[:middle]))
-                self._controller_loop.in_another_turn(go_on, at)
+                self._controller.in_another_turn(go_on, at)
                 return
             left = chain.from_iterable((portion, *self._left))
-            failed(error, self._results, list(chain.from_iterable(left)), at)
+            failed(error, self.results, list(chain.from_iterable(left)), at)
 
-        self._controller_loop.carry_out(
+        self._controller.carry_out(
             lambda image: self._decide(image, list(chain.from_iterable(portion))),
             done=portion_done,
             failed=portion_failed,

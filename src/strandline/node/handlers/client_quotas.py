@@ -83,18 +83,12 @@ class ClientQuotasHandler:
                 )
             )
 
-        def done(results: tuple[Refusal | None, ...], at: Instant) -> None:
-            del at
-            reply(asked.outcomes(results))
+        decide = partial(alter_quotas, validate_only=request.body.validate_only)
+        asked.carry_out(self._controller, decide, reply, key=_entity_of, now=now)
 
-        def failed(error: ProtocolError, at: Instant) -> None:
-            del at
-            reply(asked.failed(error))
 
-        decide = partial(
-            alter_quotas, changes=asked.wishes, validate_only=request.body.validate_only
-        )
-        self._controller.carry_out(decide, done=done, failed=failed, now=now)
+def _entity_of(change: QuotaChange) -> Entity:
+    return change.entity
 
 
 def _change(entry: altering.EntryData) -> QuotaChange:

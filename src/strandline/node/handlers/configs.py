@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from strandline.cluster.controller import (
     ConfigAlteration,
@@ -30,6 +29,7 @@ from strandline.config.describe import (
 )
 from strandline.errors import ErrorCode, ProtocolError
 from strandline.node.controller import Controller
+from strandline.node.handlers.batching import Decide, InBatches
 from strandline.node.handlers.broker_loggers import BROKER_LOGGER, BrokerLoggers
 from strandline.node.metadata import Metadata
 from strandline.node.request import Request
@@ -49,6 +49,7 @@ from strandline.types import BrokerId, Instant
 _RESOURCE_TYPES: Final = frozenset({*ResourceKind, BROKER_LOGGER} - {ResourceKind.USER})
 _WITHOUT_SETTINGS: Final = frozenset({CLIENT_METRICS})
 """Of these there are none, which is no error to ask for."""
+_Wish = TypeVar("_Wish", bound=ConfigAlteration | ConfigReplacement)
 
 
 class ConfigsHandler:
@@ -143,19 +144,23 @@ class ConfigsHandler:
             for asked in body.resources
         ]
 
-        decide = partial(
-            alter_configs,
-            requests=wanted,
-            broker=self._settings.broker,
-            validate_only=body.validate_only,
-            check=self._check,
-        )
+        broker = self._settings.broker
+
+        def decide(
+            image: ClusterImage, some: Sequence[ConfigReplacement]
+        ) -> Decision[ConfigsAltered]:
+            return alter_configs(
+                image, some, broker, validate_only=body.validate_only, check=self._check
+            )
+
+        def size(item: ConfigReplacement) -> int:
+            return sum(len(name) + len(value or "") for name, value in item.settings)
 
         def reply(results: Sequence[ConfigsAltered]) -> None:
             answers = [alter_messages.AlterConfigsResourceResponse(**_outcome(r)) for r in results]
             request.reply(alter_messages.AlterConfigsResponse(responses=answers))
 
-        self._carry_out(decide, wanted, reply, now)
+        self._carry_out(decide, wanted, size, reply, now)
 
     def incremental_alter(
         self, request: Request[incremental_messages.IncrementalAlterConfigsRequest], now: Instant
@@ -179,13 +184,17 @@ class ConfigsHandler:
             validate_only=body.validate_only,
         )
 
-        decide = partial(
-            incremental_alter_configs,
-            requests=wanted,
-            broker=self._settings.broker,
-            validate_only=body.validate_only,
-            check=self._check,
-        )
+        broker = self._settings.broker
+
+        def decide(
+            image: ClusterImage, some: Sequence[ConfigAlteration]
+        ) -> Decision[ConfigsAltered]:
+            return incremental_alter_configs(
+                image, some, broker, validate_only=body.validate_only, check=self._check
+            )
+
+        def size(item: ConfigAlteration) -> int:
+            return sum(len(each.name) + len(each.value or "") for each in item.alterations)
 
         def reply(results: Sequence[ConfigsAltered]) -> None:
             answers = [
@@ -194,7 +203,7 @@ class ConfigsHandler:
             ]
             request.reply(incremental_messages.IncrementalAlterConfigsResponse(responses=answers))
 
-        self._carry_out(decide, wanted, reply, now)
+        self._carry_out(decide, wanted, size, reply, now)
 
     def _alter_loggers(
         self, wanted: Sequence[ConfigAlteration], *, validate_only: bool
@@ -214,8 +223,9 @@ class ConfigsHandler:
 
     def _carry_out(
         self,
-        decide: Callable[[ClusterImage], Decision[ConfigsAltered]],
-        wanted: Sequence[ConfigAlteration | ConfigReplacement],
+        decide: Decide[_Wish, ConfigsAltered],
+        wanted: Sequence[_Wish],
+        size: Callable[[_Wish], int],
         reply: Callable[[Sequence[ConfigsAltered]], None],
         now: Instant,
     ) -> None:
@@ -223,12 +233,19 @@ class ConfigsHandler:
             del at
             reply(results)
 
-        def failed(error: ProtocolError, at: Instant) -> None:
+        def failed(
+            error: ProtocolError,
+            results: Sequence[ConfigsAltered],
+            left: Sequence[_Wish],
+            at: Instant,
+        ) -> None:
             del at
             refusal = Refusal.of(error)
-            reply([ConfigsAltered(item.kind, item.name, refusal) for item in wanted])
+            reply([*results, *(ConfigsAltered(item.kind, item.name, refusal) for item in left)])
 
-        self._controller.carry_out(decide, done=done, failed=failed, now=now)
+        InBatches(self._controller, decide, wanted, key=_resource_of, size=size).carry_out(
+            done=done, failed=failed, now=now
+        )
 
     def list_resources(
         self, request: Request[list_config_resources.ListConfigResourcesRequest], now: Instant
@@ -262,6 +279,10 @@ class ConfigsHandler:
             for name in found
         ]
         request.reply(response)
+
+
+def _resource_of(item: ConfigAlteration | ConfigReplacement) -> tuple[int, str]:
+    return item.kind, item.name
 
 
 def _outcome(result: ConfigsAltered) -> dict[str, Any]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from functools import partial
 
 from strandline.cluster.controller import Refusal
 from strandline.cluster.controller.alter_scram import (
     ScramAltered,
+    ScramChange,
     ScramDeletion,
     ScramUpsertion,
     alter_scram,
@@ -18,6 +18,7 @@ from strandline.cluster.controller.alter_scram import (
 from strandline.cluster.image import ClusterImage
 from strandline.errors import ErrorCode, ProtocolError
 from strandline.node.controller import Controller
+from strandline.node.handlers.batching import InBatches
 from strandline.node.metadata import Metadata
 from strandline.node.request import Request
 from strandline.protocol.messages.alter_user_scram_credentials import (
@@ -61,8 +62,10 @@ class ScramUsersHandler:
     def alter(self, request: Request[AlterUserScramCredentialsRequest], now: Instant) -> None:
         """Answers AlterUserScramCredentials, version 0."""
         body = request.body
-        deletions = [ScramDeletion(each.name, each.mechanism) for each in body.deletions]
-        upsertions = [
+        changes: list[ScramChange] = [
+            ScramDeletion(each.name, each.mechanism) for each in body.deletions
+        ]
+        changes += (
             ScramUpsertion(
                 each.name,
                 each.mechanism,
@@ -71,7 +74,7 @@ class ScramUsersHandler:
                 bytes(each.salted_password),
             )
             for each in body.upsertions
-        ]
+        )
 
         def reply(results: Sequence[ScramAltered]) -> None:
             request.reply(
@@ -82,15 +85,24 @@ class ScramUsersHandler:
             del at
             reply(results)
 
-        def failed(error: ProtocolError, at: Instant) -> None:
+        def failed(
+            error: ProtocolError,
+            results: Sequence[ScramAltered],
+            left: Sequence[ScramChange],
+            at: Instant,
+        ) -> None:
             del at
-            users = dict.fromkeys(
-                [each.user for each in deletions] + [each.user for each in upsertions]
-            )
-            reply([ScramAltered(user, Refusal.of(error)) for user in users])
+            refusal = Refusal.of(error)
+            users = dict.fromkeys(map(_user_of, left))
+            reply([*results, *(ScramAltered(user, refusal) for user in users)])
 
-        decide = partial(alter_scram, deletions=deletions, upsertions=upsertions)
-        self._controller.carry_out(decide, done=done, failed=failed, now=now)
+        InBatches(self._controller, alter_scram, changes, key=_user_of).carry_out(
+            done=done, failed=failed, now=now
+        )
+
+
+def _user_of(change: ScramChange) -> str:
+    return change.user
 
 
 def _described(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
 from random import Random
 from typing import Any, Final
 
 from strandline.cluster.controller import (
+    Decision,
     PartitionsAdded,
     PartitionsSpec,
     Permit,
@@ -20,11 +22,18 @@ from strandline.cluster.controller import (
     create_topics,
     delete_topics,
 )
+from strandline.cluster.controller.create_partitions import bytes_after
+from strandline.cluster.controller.create_topics import bytes_wanted, partitions_wanted
+from strandline.cluster.controller.delete_topics import removal_bytes
+from strandline.cluster.image import ClusterImage, TopicImage
 from strandline.errors import ErrorCode, ProtocolError
 from strandline.node.client_quotas import ClientQuotas
 from strandline.node.controller_loop import ControllerLoop
+from strandline.node.handlers.batching import InBatches
+from strandline.node.metadata import Metadata
 from strandline.node.request import Request
 from strandline.node.settings import Settings
+from strandline.node.timers import Timers
 from strandline.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -48,23 +57,30 @@ _CREATE_STRICT_SINCE: Final = 6
 _DELETE_STRICT_SINCE: Final = 5
 _GROW_STRICT_SINCE: Final = 3
 """Clients of these versions know THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
+_LOOK_AGAIN_MS: Final = 20
 
 
 class TopicsHandler:
     """Answers CreateTopics 2 to 7, DeleteTopics 1 to 6 and CreatePartitions 0 to 3.
 
     On the controller, that is: other brokers answer NOT_CONTROLLER. An answer is given when this
-    broker's image shows the change; the others may hear of it a moment later.
+    broker's image shows the change; the others may hear of it a moment later. A long request is
+    decided in parts: if one fails, the topics of those before it are made or gone, and the answer
+    says so.
     """
 
     def __init__(
         self,
+        metadata: Metadata,
         controller: ControllerLoop,
         settings: Settings,
+        timers: Timers,
         quotas: ClientQuotas,
         random: Random,
     ) -> None:
+        self._metadata = metadata
         self._controller_loop = controller
+        self._timers = timers
         self._settings = settings
         self._quotas = quotas
         self._random = random
@@ -86,25 +102,42 @@ class TopicsHandler:
             for topic in body.topics
         ]
 
-        def done(results: tuple[TopicCreated, ...], at: Instant) -> None:
+        broker = self._settings.broker
+        wanted = partitions_wanted(specs, broker)
+        permit = self._permit(request, now, is_strict=request.version >= _CREATE_STRICT_SINCE)
+
+        def decide(image: ClusterImage, some: Sequence[TopicSpec]) -> Decision[TopicCreated]:
+            return create_topics(
+                image,
+                some,
+                broker,
+                wanted=wanted,
+                validate_only=body.validate_only,
+                ignores_case=self._settings.ignores_case,
+                permit=permit,
+                random=self._random,
+            )
+
+        def size(spec: TopicSpec) -> int:
+            return bytes_wanted(spec, broker)
+
+        def done(results: Sequence[TopicCreated], at: Instant) -> None:
             del at
             response = CreateTopicsResponse(topics=[self._created(result) for result in results])
             request.reply(response)
 
-        def failed(error: ProtocolError, at: Instant) -> None:
+        def failed(
+            error: ProtocolError,
+            results: Sequence[TopicCreated],
+            left: Sequence[TopicSpec],
+            at: Instant,
+        ) -> None:
             refusal = Refusal.of(error)
-            done(tuple(TopicCreated(spec.name, refusal=refusal) for spec in specs), at)
+            done([*results, *(TopicCreated(spec.name, refusal=refusal) for spec in left)], at)
 
-        decide = partial(
-            create_topics,
-            specs=specs,
-            broker=self._settings.broker,
-            validate_only=body.validate_only,
-            ignores_case=self._settings.ignores_case,
-            permit=self._permit(request, now, is_strict=request.version >= _CREATE_STRICT_SINCE),
-            random=self._random,
+        InBatches(self._controller_loop, decide, specs, key=_name_of, size=size).carry_out(
+            done=done, failed=failed, now=now
         )
-        self._controller_loop.carry_out(decide, done=done, failed=failed, now=now)
 
     def _created(self, result: TopicCreated) -> CreatableTopicResult:
         refusal = result.refusal
@@ -141,24 +174,74 @@ class TopicsHandler:
         else:
             references = [TopicReference(name) for name in body.topic_names]
 
-        def done(results: tuple[TopicDeleted, ...], at: Instant) -> None:
-            del at
+        found = {reference: self._found(reference) for reference in references}
+        permit = self._permit(request, now, is_strict=request.version >= _DELETE_STRICT_SINCE)
+        deadline_ms = now.monotonic_ms + max(0, body.timeout_ms)
+
+        def decide(image: ClusterImage, some: Sequence[TopicReference]) -> Decision[TopicDeleted]:
+            is_enabled = self._settings.broker.delete_topic_enable
+            return delete_topics(image, some, is_enabled=is_enabled, permit=permit)
+
+        def key(reference: TopicReference) -> Hashable:
+            topic = found[reference]
+            return reference if topic is None else topic.name
+
+        def size(reference: TopicReference) -> int:
+            topic = found[reference]
+            return 0 if topic is None else removal_bytes(topic)
+
+        def reply(results: Sequence[TopicDeleted]) -> None:
             request.reply(DeleteTopicsResponse(responses=[_deleted(result) for result in results]))
 
-        def failed(error: ProtocolError, at: Instant) -> None:
+        def done(results: Sequence[TopicDeleted], at: Instant) -> None:
+            self._reply_when_gone(results, reply, deadline_ms, at)
+
+        def failed(
+            error: ProtocolError,
+            results: Sequence[TopicDeleted],
+            left: Sequence[TopicReference],
+            at: Instant,
+        ) -> None:
             refusal = Refusal.of(error)
             if error.code is ErrorCode.TOPIC_DELETION_DISABLED and request.version < 3:
                 # The code came with version 3; older clients know this one.
                 refusal = Refusal(ErrorCode.INVALID_REQUEST, error.message)
-            done(tuple(TopicDeleted(ref.name, ref.topic_id, refusal) for ref in references), at)
+            done([*results, *(TopicDeleted(ref.name, ref.topic_id, refusal) for ref in left)], at)
 
-        decide = partial(
-            delete_topics,
-            references=references,
-            is_enabled=self._settings.broker.delete_topic_enable,
-            permit=self._permit(request, now, is_strict=request.version >= _DELETE_STRICT_SINCE),
+        InBatches(self._controller_loop, decide, references, key=key, size=size).carry_out(
+            done=done, failed=failed, now=now
         )
-        self._controller_loop.carry_out(decide, done=done, failed=failed, now=now)
+
+    def _found(self, reference: TopicReference) -> TopicImage | None:
+        """The topic that is meant, if there is one now."""
+        image = self._metadata.image
+        if reference.name is not None:
+            return image.topics.get(reference.name)
+        return image.topic_by_id(reference.topic_id)
+
+    def _reply_when_gone(
+        self,
+        results: Sequence[TopicDeleted],
+        reply: Callable[[Sequence[TopicDeleted]], None],
+        deadline_ms: int,
+        now: Instant,
+    ) -> None:
+        """Topics of very many partitions are removed step by step."""
+        image = self._metadata.image
+        left = [
+            result
+            for result in results
+            if result.refusal is None and image.is_being_deleted(result.name or "")
+        ]
+        if left and now.monotonic_ms < deadline_ms:
+
+            def look_again(at: Instant) -> None:
+                self._reply_when_gone(results, reply, deadline_ms, at)
+
+            self._timers.schedule(now.monotonic_ms + _LOOK_AGAIN_MS, look_again)
+            return
+        late = Refusal(ErrorCode.REQUEST_TIMED_OUT, "The topic is still being deleted.")
+        reply([replace(each, refusal=late) if each in left else each for each in results])
 
     def create_partitions(self, request: Request[CreatePartitionsRequest], now: Instant) -> None:
         """Add partitions to topics."""
@@ -174,26 +257,48 @@ class TopicsHandler:
             for topic in body.topics
         ]
 
-        def done(results: tuple[PartitionsAdded, ...], at: Instant) -> None:
+        permit = self._permit(request, now, is_strict=request.version >= _GROW_STRICT_SINCE)
+
+        def decide(
+            image: ClusterImage, some: Sequence[PartitionsSpec]
+        ) -> Decision[PartitionsAdded]:
+            return create_partitions(
+                image,
+                some,
+                added_before=sum(result.added for result in batches.results),
+                validate_only=body.validate_only,
+                permit=permit,
+            )
+
+        def size(spec: PartitionsSpec) -> int:
+            """The whole assignment of the topic is written."""
+            topic = self._metadata.image.topics.get(spec.name)
+            return 0 if topic is None else bytes_after(topic, spec)
+
+        def done(results: Sequence[PartitionsAdded], at: Instant) -> None:
             del at
             request.reply(CreatePartitionsResponse(results=[_added(result) for result in results]))
 
-        def failed(error: ProtocolError, at: Instant) -> None:
+        def failed(
+            error: ProtocolError,
+            results: Sequence[PartitionsAdded],
+            left: Sequence[PartitionsSpec],
+            at: Instant,
+        ) -> None:
             refusal = Refusal.of(error)
-            done(tuple(PartitionsAdded(spec.name, refusal=refusal) for spec in specs), at)
+            done([*results, *(PartitionsAdded(spec.name, refusal=refusal) for spec in left)], at)
 
-        decide = partial(
-            create_partitions,
-            specs=specs,
-            validate_only=body.validate_only,
-            permit=self._permit(request, now, is_strict=request.version >= _GROW_STRICT_SINCE),
-        )
-        self._controller_loop.carry_out(decide, done=done, failed=failed, now=now)
+        batches = InBatches(self._controller_loop, decide, specs, key=_name_of, size=size)
+        batches.carry_out(done=done, failed=failed, now=now)
 
     def _permit(self, request: Request[Any], now: Instant, *, is_strict: bool) -> Permit:
         """What every partition that is made or removed is to be allowed by."""
         mutations = self._quotas.mutations(request, strict=is_strict, now=now)
         return always if mutations is None else mutations.take
+
+
+def _name_of(spec: TopicSpec | PartitionsSpec) -> str:
+    return spec.name
 
 
 def _deleted(result: TopicDeleted) -> DeletableTopicResult:
