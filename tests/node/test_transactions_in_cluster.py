@@ -122,9 +122,14 @@ class Transactions:
 
     def producers(self) -> list[Any]:
         """What the leader of the partition remembers."""
-        request = DescribeProducersRequest(topics=[TopicRequest(name="t", partition_indexes=[0])])
-        [topic] = self.world.leader_of("t").connect().ask(request, 0).topics
-        return list(topic.partitions[0].active_producers)
+        return list(producers_known_to(self.world.leader_of("t")).active_producers)
+
+
+def producers_known_to(broker: Broker, name: str = "t") -> Any:
+    """The answer of any broker."""
+    request = DescribeProducersRequest(topics=[TopicRequest(name=name, partition_indexes=[0])])
+    [topic] = broker.connect().ask(request, 0).topics
+    return topic.partitions[0]
 
 
 def three_brokers() -> ClusterWorld:
@@ -241,6 +246,19 @@ def test_i37_a_late_batch_of_an_ended_transaction_opens_none(transactions: Trans
     transactions.wait_for("CompleteAbort")
     assert transactions.write(b"late", 1, epoch=0) is ErrorCode.INVALID_PRODUCER_EPOCH
     assert [each.current_txn_start_offset for each in transactions.producers()] == [-1]
+
+
+def test_followers_tell_their_producers_too() -> None:
+    """`kafka-transactions find-hanging --broker-id` asks one broker for all that it hosts."""
+    transactions = Transactions(world := three_brokers(), (1, 2))
+    assert transactions.write(b"a", 0) is ErrorCode.NONE
+    for broker in (world[1], world[2]):
+        answer = producers_known_to(broker)
+        assert (answer.error_code, answer.active_producers) == (0, transactions.producers())
+    assert [each.current_txn_start_offset for each in transactions.producers()] == [0]
+    elsewhere, nowhere = producers_known_to(world[3]), producers_known_to(world[3], "nowhere")
+    assert elsewhere.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert nowhere.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def test_a_transaction_ends_although_a_partition_knows_a_newer_epoch(

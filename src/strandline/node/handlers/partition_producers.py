@@ -1,4 +1,4 @@
-"""What leaders of partitions are asked about producers: WriteTxnMarkers and DescribeProducers."""
+"""What partitions are asked about producers: WriteTxnMarkers and DescribeProducers."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ class WriteTxnMarkersHandler:
 
 
 class DescribeProducersHandler:
-    """Answers DescribeProducers (KIP-664)."""
+    """Answers DescribeProducers (KIP-664), for each partition that is hosted, led or not."""
 
     def __init__(self, replicas: Replicas) -> None:
         self._replicas = replicas
 
     def handle(self, request: Request[described.DescribeProducersRequest], now: Instant) -> None:
-        """Tell what the leaders of partitions remember of producers."""
+        """Tell what this broker's logs of partitions know of producers."""
         del now
         request.reply(
             described.DescribeProducersResponse(
@@ -81,7 +81,7 @@ class DescribeProducersHandler:
     def _describe(self, topic: str, number: int) -> described.PartitionResponse:
         answer = described.PartitionResponse(partition_index=number)
         try:
-            replica = self._replicas.leader(topic, number)
+            replica = self._replicas.hosted(topic, number)
         except ProtocolError as error:
             answer.error_code, answer.error_message = error.code, error.message or None
             return answer
