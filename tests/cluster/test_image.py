@@ -227,4 +227,3 @@ def test_where_a_broker_is_reached() -> None:
     broker = Story().image.brokers[BrokerId(1)]
     assert broker.endpoint("PLAINTEXT") == broker.endpoints[0]
     assert broker.endpoint("X") is None
-    assert broker.endpoint_for("X") == broker.endpoints[0]

@@ -73,12 +73,12 @@ class Cluster:
 
     # -- Metadata ----------------------------------------------------------------------------
 
-    def register(self, broker_id: BrokerId) -> None:
+    def register(self, broker_id: BrokerId, listener: str = "PLAINTEXT") -> None:
         """Broker 2 or 3 starts; a session that it had is over."""
         self.leave(broker_id)
         node = BrokerNode(
             broker_id,
-            (Endpoint("PLAINTEXT", "localhost", 9092 + broker_id),),
+            (Endpoint(listener, "localhost", 9092 + broker_id),),
             self.racks.get(broker_id),
             self.world.now.wall_ms,
             features=SUPPORTED,

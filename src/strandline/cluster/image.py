@@ -43,6 +43,7 @@ from strandline.cluster.znodes import (
     ConfigResource,
     ControllerEpochNode,
     ControllerNode,
+    Endpoint,
     FeatureNode,
     ProducerIdBlockNode,
     RegistrationNode,
@@ -164,6 +165,13 @@ class ClusterImage:
         """The brokers that are members of the cluster and down, by id."""
         known = self.registrations
         return {broker: known[broker] for broker in sorted(known) if broker not in self.brokers}
+
+    def reached_by(self, listener: str) -> dict[BrokerId, Endpoint]:
+        """Where clients of a listener reach the live brokers. Those without it are left out."""
+        ends = (
+            (broker_id, broker.endpoint(listener)) for broker_id, broker in self.brokers.items()
+        )
+        return {broker_id: end for broker_id, end in ends if end is not None}
 
     @property
     def broker_count(self) -> int:

@@ -18,6 +18,7 @@ from strandline.cluster.znodes import (
     Endpoint,
     PartitionStateNode,
     TopicNode,
+    endpoint_at,
 )
 from strandline.types import NO_EPOCH, NO_LEADER, BrokerId, LeaderEpoch, TopicId, TopicPartition
 
@@ -71,12 +72,7 @@ class BrokerImage:
 
     def endpoint(self, listener: str) -> Endpoint | None:
         """Where that listener of the broker is reached."""
-        return next((end for end in self.node.endpoints if end.listener == listener), None)
-
-    def endpoint_for(self, listener: str) -> Endpoint:
-        """Where a client that came through that listener reaches the broker: by the same, or by
-        the first if this broker does not have it."""
-        return self.endpoint(listener) or self.node.endpoints[0]
+        return endpoint_at(self.node.endpoints, listener)
 
 
 @dataclass(frozen=True, slots=True)

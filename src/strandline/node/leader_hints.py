@@ -41,7 +41,7 @@ class LeaderHints:
         self._image = image
         self._listener = listener
         self.endpoints: dict[BrokerId, LeaderEndpoint] = {}
-        """Those of the leaders that were asked for so far, each once."""
+        """Those of the leaders that were asked for so far and have that listener, each once."""
 
     def of(self, partition: TopicPartition) -> LeaderHint | None:
         """Who leads the partition, if it exists."""
@@ -50,8 +50,9 @@ class LeaderHints:
             return None
         broker = self._image.brokers.get(state.leader)
         if broker is not None and state.leader not in self.endpoints:
-            end = broker.endpoint_for(self._listener)
-            self.endpoints[state.leader] = LeaderEndpoint(
-                state.leader, end.host, end.port, broker.rack
-            )
+            end = broker.endpoint(self._listener)
+            if end is not None:
+                self.endpoints[state.leader] = LeaderEndpoint(
+                    state.leader, end.host, end.port, broker.rack
+                )
         return LeaderHint(state.leader, state.leader_epoch)

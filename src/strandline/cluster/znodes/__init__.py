@@ -14,6 +14,7 @@ from strandline.cluster.znodes.brokers import (
     BrokerNode,
     Endpoint,
     FeatureRange,
+    endpoint_at,
 )
 from strandline.cluster.znodes.configs import (
     CLUSTER_DEFAULT,
@@ -68,6 +69,7 @@ __all__ = [
     "FormatNode",
     "acl_path",
     "adoption_path",
+    "endpoint_at",
     "deletion_path",
     "partition_path",
     "partitions_path",

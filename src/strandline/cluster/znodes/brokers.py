@@ -57,6 +57,14 @@ class Endpoint(NamedTuple):
         return f"{self.listener}://{host}:{self.port}"
 
 
+def endpoint_at(endpoints: Iterable[Endpoint], listener: str) -> Endpoint | None:
+    """Where that listener of a broker is reached; None if the broker has none of that name.
+
+    Clients are told of no other listener in its place: it may be for other networks, and of
+    another protocol."""
+    return next((end for end in endpoints if end.listener == listener), None)
+
+
 class FeatureRange(NamedTuple):
     """Versions of a feature that a broker supports (KIP-584)."""
 

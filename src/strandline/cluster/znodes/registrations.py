@@ -29,6 +29,7 @@ from strandline.cluster.znodes.brokers import (
     BrokerNode,
     Endpoint,
     FeatureRange,
+    endpoint_at,
     endpoint_of,
     features_json,
     features_of,
@@ -74,10 +75,9 @@ class RegistrationNode:
             values["process"] = self.process_ms
         return encoded(values, self.extra)
 
-    def endpoint_for(self, listener: str) -> Endpoint:
-        """Where that listener of the broker was reached, or its first one."""
-        named = (end for end in self.endpoints if end.listener == listener)
-        return next(named, self.endpoints[0])
+    def endpoint(self, listener: str) -> Endpoint | None:
+        """Where that listener of the broker was reached."""
+        return endpoint_at(self.endpoints, listener)
 
     @classmethod
     def decode(cls, broker_id: BrokerId, data: bytes, zxid: Zxid = NO_ZXID) -> RegistrationNode:

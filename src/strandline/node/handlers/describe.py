@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from strandline.cluster.image import BrokerImage, PartitionImage, TopicImage
@@ -32,7 +32,7 @@ from strandline.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
-from strandline.types import BrokerId, Instant, TopicPartition
+from strandline.types import NO_LEADER, BrokerId, Instant, TopicPartition
 
 _BROKER_ENDPOINTS: Final = 1
 _CONTROLLER_ENDPOINTS: Final = 2
@@ -66,20 +66,20 @@ class DescribeClusterHandler:
             cluster_id=image.cluster_id or "",
             controller_id=-1 if image.controller is None else image.controller,
         )
-        for broker_id, broker in image.brokers.items():
-            endpoint = broker.endpoint(request.connection.listener)
-            if endpoint is None:
-                continue  # a client of this listener could not come in there
+        listener = request.connection.listener
+        for broker_id, reached in image.reached_by(listener).items():
             response.brokers.append(
                 DescribeClusterBroker(
                     broker_id=broker_id,
-                    host=endpoint.host,
-                    port=endpoint.port,
-                    rack=broker.rack,
+                    host=reached.host,
+                    port=reached.port,
+                    rack=image.brokers[broker_id].rack,
                 )
             )
         for broker_id, registration in image.fenced.items() if body.include_fenced_brokers else ():
-            endpoint = registration.endpoint_for(request.connection.listener)
+            endpoint = registration.endpoint(listener)
+            if endpoint is None:
+                continue
             response.brokers.append(
                 DescribeClusterBroker(
                     broker_id=broker_id,
@@ -106,6 +106,7 @@ class DescribeTopicPartitionsHandler:
         del now
         body, image = request.body, self._metadata.image
         asked = {topic.name for topic in body.topics}
+        reached = image.reached_by(request.connection.listener)
         names = sorted(asked or image.topics)
         cursor = body.cursor
         if cursor is not None:
@@ -129,7 +130,7 @@ class DescribeTopicPartitionsHandler:
             if not room and numbers:
                 response.next_cursor = Cursor(topic_name=name, partition_index=numbers[0])
                 break
-            response.topics.append(self._describe(topic, numbers[:room]))
+            response.topics.append(self._describe(topic, numbers[:room], reached))
             if len(numbers) > room:
                 response.next_cursor = Cursor(topic_name=name, partition_index=numbers[room])
                 break
@@ -137,7 +138,7 @@ class DescribeTopicPartitionsHandler:
         request.reply(response)
 
     def _describe(
-        self, topic: TopicImage, numbers: list[int]
+        self, topic: TopicImage, numbers: list[int], reached: Container[BrokerId]
     ) -> DescribeTopicPartitionsResponseTopic:
         described = DescribeTopicPartitionsResponseTopic(
             name=topic.name,
@@ -148,19 +149,18 @@ class DescribeTopicPartitionsHandler:
         brokers = self._metadata.image.brokers
         for number in numbers:
             partition = topic.partitions[number]
-            has_leader = partition.leader in brokers
+            # As from Kafka there is no error code, whatever is wrong with the leader.
             described.partitions.append(
                 DescribeTopicPartitionsResponsePartition(
-                    error_code=ErrorCode.NONE if has_leader else ErrorCode.LEADER_NOT_AVAILABLE,
                     partition_index=number,
-                    leader_id=partition.leader if has_leader else -1,
+                    leader_id=partition.leader if partition.leader in reached else NO_LEADER,
                     leader_epoch=partition.leader_epoch,
                     replica_nodes=list(partition.replicas),
                     isr_nodes=list(partition.in_sync_replicas),
                     eligible_leader_replicas=list(partition.elr),
                     last_known_elr=list(partition.last_known_elr),
                     offline_replicas=offline_replicas(
-                        TopicPartition(topic.name, number), partition, brokers
+                        TopicPartition(topic.name, number), partition, brokers, reached
                     ),
                 )
             )
@@ -246,7 +246,11 @@ class DescribeLogDirsHandler:
 
 
 def offline_replicas(
-    key: TopicPartition, partition: PartitionImage, brokers: Mapping[BrokerId, BrokerImage]
+    key: TopicPartition,
+    partition: PartitionImage,
+    brokers: Mapping[BrokerId, BrokerImage],
+    reached: Container[BrokerId],
 ) -> list[int]:
-    """The assigned replicas whose brokers are not registered, or whose disks have failed."""
-    return [b for b in partition.replicas if b not in brokers or key in brokers[b].offline]
+    """The assigned replicas that are of no use to a client: their brokers are not among those that
+    it reaches, or their disks have failed."""
+    return [b for b in partition.replicas if b not in reached or key in brokers[b].offline]

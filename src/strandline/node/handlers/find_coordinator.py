@@ -140,6 +140,12 @@ class FindCoordinatorHandler:
             else:
                 answer.error_message = f"The topic {_TOPICS[key_type]} is not ready yet."
             return answer
-        endpoint = broker.endpoint_for(listener)
+        endpoint = broker.endpoint(listener)
+        if endpoint is None:
+            answer.error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+            answer.error_message = (
+                f"The broker that holds the {_HELD[key_type]} has no listener {listener}."
+            )
+            return answer
         answer.node_id, answer.host, answer.port = broker.broker_id, endpoint.host, endpoint.port
         return answer

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from strandline.cluster.controller import Refusal, always
 from strandline.cluster.image import TopicImage
 from strandline.cluster.topic_names import name_problem
+from strandline.cluster.znodes import Endpoint
 from strandline.errors import ErrorCode
 from strandline.node.client_quotas import ClientQuotas
 from strandline.node.handlers.authorized import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
@@ -22,10 +24,12 @@ from strandline.protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from strandline.types import NO_TOPIC_ID, Instant, TopicPartition
+from strandline.types import NO_LEADER, NO_TOPIC_ID, BrokerId, Instant, TopicPartition
 
 _IDS_SINCE: Final = 12
 _ALL_REPLICAS_SINCE: Final = 1
+_LISTENERS_SINCE: Final = 6
+"""Clients know LISTENER_NOT_FOUND."""
 
 
 class MetadataHandler:
@@ -50,8 +54,7 @@ class MetadataHandler:
         body = request.body
         topics = body.topics
         if topics is None or (request.version == 0 and not topics):
-            everything = self._metadata.image.topics.values()
-            self._reply(request, [self._describe(request, topic) for topic in everything])
+            self._reply(request, self._metadata.image.topics.values())
             return
         is_by_id = any(topic.topic_id != NO_TOPIC_ID for topic in topics)
         if request.version < _IDS_SINCE and (
@@ -96,38 +99,36 @@ class MetadataHandler:
         self, request: Request[MetadataRequest], names: list[str], refused: dict[str, ErrorCode]
     ) -> None:
         image = self._metadata.image
-        answers = []
+        found: list[TopicImage | MetadataResponseTopic] = []
         for name in names:
             topic = image.topics.get(name)
             if topic is not None:
-                answers.append(self._describe(request, topic))
+                found.append(topic)
                 continue
             code = ErrorCode.INVALID_TOPIC_EXCEPTION
             if refused.get(name) is not code and name_problem(name) is None:
                 # Whatever kept the topic from being created may pass: clients retry on this.
                 code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            answers.append(MetadataResponseTopic(error_code=code, name=name))
-        self._reply(request, answers)
+            found.append(MetadataResponseTopic(error_code=code, name=name))
+        self._reply(request, found)
 
     def _by_id(self, request: Request[MetadataRequest]) -> None:
         image = self._metadata.image
-        answers = []
+        found: list[TopicImage | MetadataResponseTopic] = []
         for asked in dict.fromkeys(topic.topic_id for topic in request.body.topics or ()):
             if asked == NO_TOPIC_ID:
                 continue
-            topic = image.topic_by_id(asked)
-            if topic is not None:
-                answers.append(self._describe(request, topic))
-            else:
-                answers.append(
-                    MetadataResponseTopic(
-                        error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=asked
-                    )
-                )
-        self._reply(request, answers)
+            unknown = MetadataResponseTopic(
+                error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=asked
+            )
+            found.append(image.topic_by_id(asked) or unknown)
+        self._reply(request, found)
 
     def _describe(
-        self, request: Request[MetadataRequest], topic: TopicImage
+        self,
+        request: Request[MetadataRequest],
+        topic: TopicImage,
+        reached: Mapping[BrokerId, Endpoint],
     ) -> MetadataResponseTopic:
         brokers = self._metadata.image.brokers
         answer = MetadataResponseTopic(
@@ -138,16 +139,20 @@ class MetadataHandler:
         if request.body.include_topic_authorized_operations:
             answer.topic_authorized_operations = TOPIC_OPERATIONS
         for number, partition in topic.partitions.items():
-            has_leader = partition.leader in brokers
+            code = ErrorCode.LEADER_NOT_AVAILABLE
+            if partition.leader in reached:
+                code = ErrorCode.NONE
+            elif partition.leader in brokers and request.version >= _LISTENERS_SINCE:
+                code = ErrorCode.LISTENER_NOT_FOUND
             described = MetadataResponsePartition(
-                error_code=ErrorCode.NONE if has_leader else ErrorCode.LEADER_NOT_AVAILABLE,
+                error_code=code,
                 partition_index=number,
-                leader_id=partition.leader if has_leader else -1,
+                leader_id=partition.leader if code is ErrorCode.NONE else NO_LEADER,
                 leader_epoch=partition.leader_epoch,
                 replica_nodes=list(partition.replicas),
                 isr_nodes=list(partition.in_sync_replicas),
                 offline_replicas=offline_replicas(
-                    TopicPartition(topic.name, number), partition, brokers
+                    TopicPartition(topic.name, number), partition, brokers, reached
                 ),
             )
             if request.version < _ALL_REPLICAS_SINCE:
@@ -156,23 +161,30 @@ class MetadataHandler:
         return answer
 
     def _reply(
-        self, request: Request[MetadataRequest], topics: list[MetadataResponseTopic]
+        self,
+        request: Request[MetadataRequest],
+        found: Iterable[TopicImage | MetadataResponseTopic],
     ) -> None:
+        """Answer with topics that are to be described, and with such as are refused."""
         image = self._metadata.image
+        reached = image.reached_by(request.connection.listener)
         response = MetadataResponse(
             cluster_id=image.cluster_id,
             controller_id=-1 if image.controller is None else image.controller,
-            topics=topics,
-        )
-        for broker_id, broker in image.brokers.items():
-            endpoint = broker.endpoint(request.connection.listener)
-            if endpoint is None:
-                continue  # a client of this listener could not come in there
-            response.brokers.append(
+            topics=[
+                self._describe(request, each, reached) if isinstance(each, TopicImage) else each
+                for each in found
+            ],
+            brokers=[
                 MetadataResponseBroker(
-                    node_id=broker_id, host=endpoint.host, port=endpoint.port, rack=broker.rack
+                    node_id=broker_id,
+                    host=endpoint.host,
+                    port=endpoint.port,
+                    rack=image.brokers[broker_id].rack,
                 )
-            )
+                for broker_id, endpoint in reached.items()
+            ],
+        )
         if request.body.include_cluster_authorized_operations:
             response.cluster_authorized_operations = CLUSTER_OPERATIONS
         request.reply(response)
