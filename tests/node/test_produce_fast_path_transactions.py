@@ -208,6 +208,19 @@ def test_a_transaction_takes_it_from_its_first_batch_on() -> None:
     assert side.takes_fast_path(Write())
 
 
+def test_a_refused_transaction_of_another_producer_does_not_end_it() -> None:
+    side = Side()
+    side.add()
+    side.write(Write())
+    true_id = side.producer_id
+    side.producer_id = 10**6
+    refused = side.world.connect()
+    side.client, client = refused, side.client
+    assert produced(side.write(Write())).error_code == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    side.producer_id, side.client = true_id, client
+    assert side.takes_fast_path(Write())
+
+
 def test_nothing_is_written_there_without_the_coordinator_knowing() -> None:
     side = Side()
     side.add()

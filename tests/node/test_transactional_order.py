@@ -16,6 +16,7 @@ from strandline.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
 )
+from strandline.types import ProducerId
 from tests.node.cluster_world import ClusterWorld
 from tests.node.messages import fetch, produce, values
 from tests.node.test_transactions_in_cluster import ID, VERSION_1, VERSION_2, Transactions
@@ -77,6 +78,11 @@ class Pipeline(Transactions):
             for answer in answers
         ]
 
+    def verifications(self) -> bool:
+        """Whether the leader keeps that of the producer for `new`."""
+        producers = self.leader.node.replicas.hosted("new", 0).log.producers
+        return producers.verifications.get(ProducerId(self.producer_id)) is not None
+
     def written(self, topic: str) -> list[bytes | None]:
         """All values that the leader has, committed or not."""
         return values(self.leader.connect().ask(fetch((topic, 0, 0)), 11))
@@ -98,6 +104,42 @@ def test_a_batch_does_not_overtake_one_that_waits_for_the_coordinator(pipeline: 
     assert {code for each in pipeline.outcomes() for code in each.values()} == {ErrorCode.NONE}
     assert pipeline.written("t") == [b"0", b"1", b"2", b"3"]
     assert pipeline.written("new") == [b"0", b"1", b"2"]
+
+
+def test_what_the_coordinator_refuses_for_good_is_forgotten(pipeline: Pipeline) -> None:
+    """Its producer is free of it, and a client that names many producers fills no memory."""
+    true_id = pipeline.producer_id
+    pipeline.producer_id = 10**6
+    pipeline.send(new=0)
+    assert pipeline.outcomes() == [{"new": ErrorCode.INVALID_PRODUCER_ID_MAPPING}]
+    assert not pipeline.verifications()
+    pipeline.send(new=1)
+    pipeline.send(new=0)
+    assert {code for each in pipeline.outcomes() for code in each.values()} == {
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    }
+    assert not pipeline.verifications()
+    pipeline.producer_id = true_id
+    pipeline.send(new=0)
+    assert pipeline.outcomes() == [{"new": ErrorCode.NONE}]
+
+
+def test_a_request_of_two_producers_begins_nothing(pipeline: Pipeline) -> None:
+    first = pipeline.batch(b"a", 1)
+    pipeline.producer_id += 1
+    request = produce({("t", 0): first, ("new", 0): pipeline.batch(b"b", 0)})
+    request.transactional_id = ID
+    pipeline.client.send(request, pipeline.version)
+    code = ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert pipeline.outcomes() == [{"t": code, "new": code}]
+    assert not pipeline.verifications()
+
+
+def test_a_later_batch_does_not_overtake_one_that_is_to_be_sent_again(pipeline: Pipeline) -> None:
+    pipeline.world.kill(pipeline.coordinator.broker_id)
+    pipeline.send(new=0)
+    assert pipeline.outcomes() == [{"new": ErrorCode.NOT_ENOUGH_REPLICAS}]
+    assert pipeline.verifications()
 
 
 def test_batches_go_on_when_the_coordinator_does_not_answer(pipeline: Pipeline) -> None:

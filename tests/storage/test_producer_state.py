@@ -20,7 +20,7 @@ from strandline.storage.open_transactions import CompletedTransaction
 from strandline.storage.origin import AppendOrigin
 from strandline.storage.producer_entry import CompletedBatch, ProducerEntry
 from strandline.storage.producer_state import ProducerStates
-from strandline.storage.transaction_verification import NO_GUARD, Guard
+from strandline.storage.transaction_verification import NO_GUARD, VERIFICATIONS_MAX, Guard
 from strandline.types import LeaderEpoch, Offset, ProducerEpoch, ProducerId
 from tests.current import current
 
@@ -437,6 +437,26 @@ def test_a_newer_epoch_resets_the_sequence_under_verification() -> None:
     begin(states, epoch=0, sequence=0)
     guard = begin(states, epoch=1, sequence=7)
     assert append(states, batch(7, 0, epoch=1, transactional=True), CLIENT, guard) is None
+
+
+def test_one_producer_under_verification_does_not_slow_down_the_others() -> None:
+    states = states_on(verify=True)
+    append(states, batch(0, 0, producer=1))
+    append(states, batch(0, 1, producer=2))
+    begin(states, sequence=1)
+    assert not states.is_next(batch(1, 2, producer=1))
+    assert states.is_next(batch(1, 2, producer=2))
+
+
+def test_no_more_guards_are_kept_than_memory_is_meant_for() -> None:
+    """A client may name any producers; those that were named last are true ones most likely."""
+    states = states_on(verify=True)
+    for producer in range(VERIFICATIONS_MAX + 1):
+        states.begin_verification(
+            ProducerId(producer), ProducerEpoch(0), 0, 1000, supports_epoch_bump=False
+        )
+    kept = [states.verifications.get(ProducerId(each)) for each in (0, 1, VERIFICATIONS_MAX)]
+    assert [each is not None for each in kept] == [False, True, True]
 
 
 def test_unused_guards_expire() -> None:

@@ -77,7 +77,12 @@ class TransactionAccess:
         from strandline.node.transaction_verification import TransactionVerifier
 
         return TransactionVerifier(
-            self._metadata, self._settings, self._peers, self._timers, lambda: self.host
+            self._metadata,
+            self._settings,
+            self._replicas,
+            self._peers,
+            self._timers,
+            lambda: self.host,
         )
 
     def _version(self) -> int:

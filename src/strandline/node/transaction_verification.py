@@ -4,7 +4,8 @@ The leader of a partition asks before a transaction's first batch there. A produ
 told the coordinator itself, and the partition is only verified; one of version 2 leaves it to the
 leader to add the partition. Questions about one producer are asked one after the other, so that its
 batches are appended in the order in which they came. Batches about which there is nothing to ask
-wait for their turn behind such as are asked about, too.
+wait for their turn behind such as are asked about, too. When the last of them is refused for good,
+the partition forgets the guard that they shared.
 
 A partition that is to join while the markers of the producer's last transaction are being written
 asks again: after 1 ms, 2 ms, and so on up to `add.partitions.to.txn.retry.backoff.ms`, since that
@@ -20,9 +21,10 @@ from functools import partial
 from typing import Final
 
 from strandline.cluster.topic_names import TRANSACTION_STATE
-from strandline.errors import ErrorCode
+from strandline.errors import RETRIABLE, ErrorCode
 from strandline.node.metadata import Metadata
 from strandline.node.peers import Peers
+from strandline.node.replicas import Replicas
 from strandline.node.settings import Settings
 from strandline.node.timers import Timers
 from strandline.node.transaction_host import TransactionHost
@@ -115,6 +117,7 @@ class TransactionVerifier:
         self,
         metadata: Metadata,
         settings: Settings,
+        replicas: Replicas,
         peers: Peers,
         timers: Timers,
         host: Callable[[], TransactionHost],
@@ -122,6 +125,7 @@ class TransactionVerifier:
         """`host` gives this node's own coordinator."""
         self._metadata = metadata
         self._settings = settings
+        self._replicas = replicas
         self._peers = peers
         self._timers = timers
         self._host = host
@@ -229,7 +233,18 @@ class TransactionVerifier:
         try:
             verified(codes, now)
         finally:
+            if not self._queues[question.producer_id]:
+                self._forget_refused(question, codes)
             self._next(question.producer_id, now)
+
+    def _forget_refused(
+        self, question: Question, codes: Mapping[TopicPartition, ErrorCode]
+    ) -> None:
+        for at, code in codes.items():
+            replica = self._replicas.find(at)
+            if code is ErrorCode.NONE or code in RETRIABLE or replica is None:
+                continue
+            replica.log.producers.verifications.forget(question.producer_id)
 
     def _next(self, producer_id: ProducerId, now: Instant) -> None:
         queue = self._queues[producer_id]

@@ -108,7 +108,7 @@ class ProducerStates:
             and entry.in_sequence
             and (entry.transaction_first_offset >= 0)
             == (header.attributes & TRANSACTIONAL_BIT > 0 and not begins)
-            and not self.verifications
+            and header.producer_id not in self.verifications
         )
 
     def partial_entry(self, header: BatchHeader) -> ProducerEntry | None:

@@ -5,6 +5,9 @@ between `begin` and the append. Theory: the first transactional batch of a produ
 the coordinator is asked whether the transaction includes this partition, and the append must show
 that same guard. An end marker written meanwhile removes the guard, so that a late append cannot
 open a transaction that no coordinator knows. Guards are numbers, never used twice.
+
+What the coordinator refuses for good is forgotten by then. What may be sent again stays, for its
+sequence: at most for as long as a producer, and no more than `VERIFICATIONS_MAX` of a partition.
 """
 
 from __future__ import annotations
@@ -16,6 +19,9 @@ from strandline.types import ProducerEpoch, ProducerId
 Guard = NewType("Guard", int)
 NO_GUARD: Final = Guard(0)
 """Shown by appends that need no verification."""
+VERIFICATIONS_MAX: Final = 10_000
+"""In one partition: some 3 MB. Clients choose the producers that they name: when there are more,
+the one that has waited longest is forgotten, and begins anew if it is sent again."""
 
 
 class Verification:
@@ -58,6 +64,9 @@ class Verifications:
     def __bool__(self) -> bool:
         return bool(self._by_producer)
 
+    def __contains__(self, producer_id: ProducerId) -> bool:
+        return producer_id in self._by_producer
+
     def begin(
         self,
         producer_id: ProducerId,
@@ -67,9 +76,11 @@ class Verifications:
         *,
         supports_epoch_bump: bool,
     ) -> Guard:
-        """The guard of this producer, which it keeps until `end`."""
+        """The guard of this producer, which it keeps until its append."""
         verification = self._by_producer.get(producer_id)
         if verification is None:
+            if len(self._by_producer) >= VERIFICATIONS_MAX:
+                del self._by_producer[next(iter(self._by_producer))]
             self._guards_given += 1
             verification = self._by_producer[producer_id] = Verification(
                 Guard(self._guards_given), epoch, sequence, now_ms, bumps=supports_epoch_bump
@@ -99,6 +110,10 @@ class Verifications:
         if is_marker and verification.supports_epoch_bump and epoch == verification.epoch:
             return
         del self._by_producer[producer_id]
+
+    def forget(self, producer_id: ProducerId) -> None:
+        """The coordinator has refused the producer, and no append is left that would show it."""
+        self._by_producer.pop(producer_id, None)
 
     def remove_expired(self, now_ms: int, expiration_ms: int) -> None:
         """Forget verifications that were begun long ago and never used."""

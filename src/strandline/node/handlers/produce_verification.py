@@ -49,8 +49,15 @@ class ProduceVerification:
         """Get the guards; whether there is anything to ask. `now_ms` is wall-clock time."""
         if not (self._adds or settings.broker.transaction_partition_verification_enable):
             return False
-        for replica, header in self._batches():
-            self._producers[_Producer(header.producer_id, header.producer_epoch)] = None
+        batches = list(self._batches())
+        self._producers = dict.fromkeys(
+            _Producer(header.producer_id, header.producer_epoch) for _, header in batches
+        )
+        if len(self._producers) > 1:
+            code = ErrorCode.INVALID_PRODUCER_ID_MAPPING
+            self.outcomes = {replica.topic_partition: code for replica, _ in batches}
+            return False
+        for replica, header in batches:
             try:
                 guard = replica.log.producers.begin_verification(
                     header.producer_id,
@@ -64,10 +71,6 @@ class ProduceVerification:
                 continue
             if guard != NO_GUARD:
                 self._guards[replica.topic_partition] = guard
-        if len(self._producers) > 1:
-            code = ErrorCode.INVALID_PRODUCER_ID_MAPPING
-            self.outcomes = {replica.topic_partition: code for replica, _ in self._batches()}
-            return False
         return bool(self._guards)
 
     @property
