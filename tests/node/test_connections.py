@@ -312,6 +312,24 @@ def test_a_bug_in_a_handler_closes_that_connection_only(
     assert len(other.answers) == 1
 
 
+def test_a_bug_in_what_counts_for_a_quota_closes_that_connection_only(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def bug(*args: object) -> None:
+        raise KeyError("a bug of ours")
+
+    unlucky, other = world.connect(), world.connect()
+    world.node.quotas.is_limited = True
+    with monkeypatch.context() as patch:
+        patch.setattr(type(world.node.quotas), "produced", bug)
+        unlucky.send(produce(batch(b"x")), 9)
+        world.turn()
+    assert unlucky.closed
+    assert [bug for bug in world.bugs if "a bug of ours" in bug]
+    world.bugs.clear()
+    assert produced(other.ask(produce(batch(b"x")), 9)).error_code == ErrorCode.NONE
+
+
 def test_a_bug_in_periodic_work_is_not_the_end_of_it(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 from uuid import UUID
 
 import pytest
 
+from strandline.cluster.store import SetData
 from strandline.errors import ErrorCode
 from strandline.node.client_quotas import REMEMBERED_MAX
 from strandline.node.request import Request
@@ -113,6 +115,7 @@ def test_quotas_are_set_described_and_removed(world: World, version: int) -> Non
         (entity(user="u"), {"producer_byte_rate": 0.0}, "must be greater than 0"),
         (entity(user="u"), {"request_percentage": -0.5}, "must be greater than 0"),
         (entity(user="u"), {"producer_byte_rate": 1.5}, "cannot be a fractional value."),
+        (entity(user="u"), {"producer_byte_rate": 1e-7}, "cannot be a fractional value."),
         (entity(user="u"), {"producer_byte_rate": 1e19}, "is too large for a LONG."),
         (entity(user="u"), {"producer_byte_rate": float("nan")}, "must be a number"),
         (entity(user="u"), {"connection_creation_rate": 5.0}, "Invalid configuration key"),
@@ -207,6 +210,23 @@ def test_several_quotas_of_a_user_in_one_request(world: World) -> None:
     ask(0.0)
     assert described(world) == {}
     assert not [n.path for n in world.tree.view().nodes if n.path.startswith("/config/users/")]
+
+
+@pytest.mark.parametrize("text", ["0", "-5", "1e-310", "nan", "inf", "-inf"])
+def test_quotas_that_others_wrote_do_no_harm(world: World, text: str) -> None:
+    """What is next to nothing makes clients wait; what is no number counts for nothing."""
+    alter(world, entity(user="alice"), producer_byte_rate=5.0, controller_mutation_rate=5.0)
+    path = "/config/users/alice"
+    [data] = [node.data for node in world.tree.view().nodes if node.path == path]
+    written = re.sub(rb'"5(\.0)?"', b'"%b"' % text.encode(), data)
+    changes = world.tree.multi([SetData(path, written)]).changes
+    assert changes is not None
+    world.metadata_changed(changes)
+    longest_ms = 0 if text.endswith(("n", "f")) else 2**31 - 1
+    assert throttled(world.connect(ALICE)) == longest_ms
+    topic = CreatableTopic(name="new", num_partitions=50, replication_factor=1)
+    answer = world.connect(ALICE).ask(CreateTopicsRequest(topics=[topic]), 5)
+    assert answer.throttle_time_ms == longest_ms
 
 
 def test_the_time_of_requests_has_a_quota(world: World) -> None:

@@ -77,6 +77,15 @@ def test_a_burst_waits_until_the_rate_of_the_window_is_the_limit() -> None:
     assert rate.throttle_ms(2000, 0) == 0
 
 
+@pytest.mark.parametrize("limit", [-1.0, 0.0, 1e-310, 1e-300, 1e-7])
+def test_a_limit_of_next_to_nothing_makes_wait_as_long_as_can_be_told(limit: float) -> None:
+    """Such limits may lie in the metadata: other programs write there, too."""
+    rate, bucket = Rate(11, 1000), Bucket(burst_s=10)
+    rate.note(1e6, 0)
+    bucket.take(1e6, limit, 0)
+    assert rate.throttle_ms(limit, 0) == bucket.throttle_ms(limit, 0) == 2**31 - 1
+
+
 def test_what_is_old_is_forgotten() -> None:
     rate = Rate(3, 1000)
     rate.note(10_000, 0)

@@ -35,12 +35,12 @@ from strandline.quotas.entities import (
     limit_of_address,
 )
 from strandline.quotas.rate import Rate
+from strandline.quotas.waits import LONGEST_WAIT_MS
 from strandline.types import Instant
 
 REMEMBERED_MAX: Final = 10_000
 """Entities whose use is remembered. Clients choose their ids: when there are more, those that are
 idle are forgotten, or else the one that is known longest."""
-_WAIT_MS_MAX: Final = 2**31 - 1
 _KINDS: Final = frozenset(
     {ResourceKind.USER, ResourceKind.CLIENT, ResourceKind.USER_CLIENT, ResourceKind.IP}
 )
@@ -168,7 +168,7 @@ class ClientQuotas:
         if limit is None:
             return 0
         rate = self._rate(("ip", host), now_ms)
-        wait_ms = min(rate.throttle_ms(limit, now_ms, 1), _WAIT_MS_MAX)
+        wait_ms = rate.throttle_ms(limit, now_ms, 1)
         if not wait_ms:
             rate.note(1, now_ms)
         return wait_ms
@@ -186,7 +186,7 @@ class ClientQuotas:
         name: str,
         amount: float,
         now_ms: int,
-        longest_ms: int = _WAIT_MS_MAX,
+        longest_ms: int = LONGEST_WAIT_MS,
     ) -> None:
         found = self._find(request, name)
         if found is None:
@@ -217,7 +217,6 @@ class ClientQuotas:
         return made
 
     def _throttle(self, request: Request[Any], wait_ms: int, now_ms: int) -> None:
-        wait_ms = min(wait_ms, _WAIT_MS_MAX)
         if wait_ms <= 0:
             return
         request.throttle_ms = max(wait_ms, request.throttle_ms)

@@ -64,10 +64,7 @@ class RequestDispatcher:
             body,
             now.monotonic_ms,
         )
-        if self._quotas.is_limited:
-            self._handle_limited(handler, request, len(frame), now)
-        else:
-            self._handle(handler, request, now)
+        self._handle(handler, request, len(frame), now)
         if api_key == ApiKey.PRODUCE and request.amend is None:
             self._learn(request, frame)
         elif api_key == ApiKey.FETCH and self._routes.fetches is not None:
@@ -80,7 +77,7 @@ class RequestDispatcher:
         timed = self._quotas.begin(request)
         if request.api_key == ApiKey.PRODUCE:
             self._quotas.produced(request, size, now)
-        self._handle(handler, request, now)
+        handler(request, now)
         if timed is not None:
             timed.handled()
 
@@ -108,9 +105,12 @@ class RequestDispatcher:
             connection.fast_path = ProduceFastPath(connection, self._outbox)
         connection.fast_path.learn(frame, request, replica, joined)
 
-    def _handle(self, handler: Handler, request: Request[object], now: Instant) -> None:
+    def _handle(self, handler: Handler, request: Request[object], size: int, now: Instant) -> None:
         try:
-            handler(request, now)
+            if self._quotas.is_limited:
+                self._handle_limited(handler, request, size, now)
+            else:
+                handler(request, now)
         except Exception as error:
             # The boundary: one connection pays for a bug of ours, not the broker.
             log.exception("%s from %s failed", request.api_key.name, request.connection.client_host)

@@ -8,6 +8,8 @@ Source: `org.apache.kafka.common.metrics.stats.TokenBucket` (KIP-599).
 
 from __future__ import annotations
 
+from strandline.quotas.waits import wait_ms
+
 
 class Bucket:
     """Tokens by the time. Time is monotonic milliseconds."""
@@ -24,7 +26,7 @@ class Bucket:
     def throttle_ms(self, limit: float, now_ms: int) -> int:
         """How long to wait before more is taken, at `limit` tokens a second."""
         self._fill(limit, now_ms)
-        return 0 if self._tokens >= 0 else round(-self._tokens / limit * 1000)
+        return 0 if self._tokens >= 0 else wait_ms(-self._tokens, limit, 1000)
 
     def take(self, amount: float, limit: float, now_ms: int) -> None:
         """Take so many tokens, whether or not they are there."""

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from collections import deque
 
+from strandline.quotas.waits import wait_ms
+
 
 class Rate:
     """Amounts by the time at which they were noted. Time is monotonic milliseconds."""
@@ -42,7 +44,7 @@ class Rate:
         rate = (sum(amount for _, amount in self._samples) + more) * 1000 / window_ms
         if rate <= limit:
             return 0
-        return round((rate - limit) / limit * window_ms)
+        return wait_ms(rate - limit, limit, window_ms)
 
     def is_idle(self, now_ms: int) -> bool:
         """Whether nothing is remembered any more."""

@@ -133,11 +133,18 @@ def stored_quotas(image: ClusterImage) -> Iterator[tuple[Entity, Mapping[str, fl
             if name not in KNOWN:
                 continue
             try:
-                limits[name] = float(text)
+                limits[name] = _finite(text)
             except ValueError:
                 log.warning("The quota %s of %s is no number: %r", name, entity, text)
         if limits:
             yield entity, limits
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not isfinite(value):
+        raise ValueError(text)
+    return value
 
 
 def entity_of(resource: ConfigResource) -> Entity | None:
@@ -186,8 +193,8 @@ def _checked(name: str, value: float, allowed: Allowed) -> str:
     kind, largest = whole
     if value > largest:
         raise _invalid(f"Proposed value for {name} is too large for {_article(kind)} {kind}.")
-    # As in Kafka a value may be off by as little as arithmetic makes it.
-    if abs(value - round(value)) > _EPSILON:
+    # As in Kafka a value may be off by as little as arithmetic makes it. It must not become 0.
+    if abs(value - round(value)) > _EPSILON or not round(value):
         raise _invalid(f"{name} cannot be a fractional value.")
     return str(round(value))
 
