@@ -260,7 +260,10 @@ def test_a_damaged_batch_is_sent_again_in_its_transaction(version: int, joined: 
 
 
 def test_what_may_not_be_written_under_an_id_is_refused_each_time() -> None:
-    """Mallory knows the producer of another's transaction, and may write to the topic."""
+    """Mallory knows the producer of another's transaction, and may write to the topic.
+
+    A damaged batch is in no transaction, so that no permission is asked for, and nothing is learnt.
+    """
     authorizer = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
     side = Side(f"authorizer.class.name={authorizer}", "super.users=User:ANONYMOUS")
     allowed = AclEntry("User:mallory", "*", Operation.WRITE, Permission.ALLOW)
@@ -273,7 +276,9 @@ def test_what_may_not_be_written_under_an_id_is_refused_each_time() -> None:
     side.add()
     assert produced(side.write(Write())).error_code == ErrorCode.NONE
     side.client = world.connect(Principal(USER, "mallory"))
-    for _ in range(3):
+    for flipped in (None, None, 8 * HEADER_BYTES):
+        damaged = produced(side.write(Write(flipped=flipped))).error_code
         refused = produced(side.write(Write())).error_code
         assert refused == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        assert damaged == (refused if flipped is None else ErrorCode.CORRUPT_MESSAGE)
     assert world.replica("orders").log.log_end_offset == 1

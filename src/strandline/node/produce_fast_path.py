@@ -20,7 +20,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
-from strandline.errors import CorruptRecords, ErrorCode, StorageError
+from strandline.errors import CorruptRecords, ErrorCode, ProtocolError, StorageError
 from strandline.node.connection import Connection, Slot
 from strandline.node.outbox import Origin, Outbox, Refused
 from strandline.node.replica import Replica
@@ -37,6 +37,7 @@ from strandline.records.batch import CODEC_MASK, HEADER_BYTES, TRANSACTIONAL_BIT
 from strandline.records.codec import Codec
 from strandline.records.compression import inflate
 from strandline.records.plain_produce import CORRELATION_END, VERSION_END, plain_produce
+from strandline.records.produced_framing import begins_with_transactional_batch
 from strandline.records.produced_records import newest_of
 from strandline.records.rules import AppendRules
 from strandline.storage.producer_state import ProducerStates
@@ -49,7 +50,6 @@ _ACKS_ALL: Final = -1
 _FLEXIBLE_SINCE: Final = 9
 _ZSTD_SINCE: Final = 7
 """Older requests must be looked at for a codec that they may not use."""
-_FLAGS_AT: Final = 22
 _SHAPES_MAX: Final = 1024
 
 
@@ -176,10 +176,6 @@ class ProduceFastPath:
         if records is None or request.version < _ZSTD_SINCE:
             return
         size = len(records)
-        if joined is not None and not (
-            size > HEADER_BYTES and records[_FLAGS_AT] & TRANSACTIONAL_BIT
-        ):
-            return  # what may be written under the id was not asked
         if request.version >= _FLEXIBLE_SINCE:
             behind, length_bytes = 3, _varint_bytes(size + 1)
         else:
@@ -193,6 +189,8 @@ class ProduceFastPath:
         known = self._shapes.get(prefix)
         if known is not None and known.constant == constant and known.replica is replica:
             return  # it was no plain case
+        if joined is not None and not _is_transactional(records):
+            return  # what may be written under the id was not asked
         self._shapes[prefix] = shape = _Shape(constant, replica, request, joined)
         self._only = shape if len(self._shapes) == 1 else None
 
@@ -323,6 +321,13 @@ def _newest_inside(
     return newest_of(
         payload, 0, len(payload), header[12], header[7], earliest, latest, rules.compacted
     )
+
+
+def _is_transactional(records: memoryview) -> bool:
+    try:
+        return begins_with_transactional_batch(records)
+    except ProtocolError:
+        return False
 
 
 def _varint_bytes(value: int) -> int:
