@@ -49,6 +49,12 @@ def batch(
     )
 
 
+def with_flipped_bit(data: bytes, bit: int) -> bytes:
+    """As the network may damage it; bits are counted from the first byte's lowest."""
+    at, shift = divmod(bit, 8)
+    return data[:at] + bytes([data[at] ^ 1 << shift]) + data[at + 1 :]
+
+
 def produce(
     records: bytes | Mapping[tuple[str, int], bytes | None] | None,
     topic: str = "orders",

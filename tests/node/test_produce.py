@@ -10,8 +10,8 @@ import pytest
 from strandline.errors import ErrorCode
 from strandline.protocol.messages.init_producer_id import InitProducerIdRequest
 from strandline.records.batch import (
-    ATTRIBUTES_AT,
     CONTROL_BIT,
+    CRC_AT,
     HEADER_BYTES,
     TRANSACTIONAL_BIT,
     iterate_headers,
@@ -20,7 +20,16 @@ from strandline.records.batch import (
 from strandline.records.builder import join_batch
 from strandline.records.codec import Codec
 from strandline.types import NO_TOPIC_ID
-from tests.node.messages import batch, fetch, list_offsets, offsets, produce, produced, values
+from tests.node.messages import (
+    batch,
+    fetch,
+    list_offsets,
+    offsets,
+    produce,
+    produced,
+    values,
+    with_flipped_bit,
+)
 from tests.node.world import WALL_MS, Client, World
 from tests.records.lies import LIES, ODDITIES
 
@@ -182,13 +191,29 @@ def test_c3_one_transactional_batch_refuses_every_partition(world: World) -> Non
     assert [world.replica("wide", n).log.log_end_offset for n in (0, 1)] == [0, 0]
 
 
-def test_a_flipped_transactional_bit_does_not_end_a_producer(world: World) -> None:
-    """It sends a damaged batch again, and would not after TRANSACTIONAL_ID_AUTHORIZATION_FAILED."""
-    damaged = bytearray(batch(b"a"))
-    damaged[ATTRIBUTES_AT + 1] ^= TRANSACTIONAL_BIT
+@pytest.mark.parametrize("version", [3, 9])
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_flipped_bit_does_not_end_a_producer(world: World, version: int, count: int) -> None:
+    """It sends a damaged batch again, and would not after what is said of transactions, codecs or
+    sequences. Other partitions of the request are served."""
+    world.create_topic("wide", partitions=2)
     client = world.connect()
-    for sent, code in ((bytes(damaged), ErrorCode.CORRUPT_MESSAGE), (batch(b"a"), ErrorCode.NONE)):
-        assert produced(client.ask(produce(sent), 9)).error_code == code
+
+    def send(sequence: int, flipped: int | None = None) -> list[int]:
+        sent = batch(b"a", producer_id=7, epoch=3, sequence=1)
+        sent = sent if flipped is None else with_flipped_bit(sent, flipped)
+        batches: dict[tuple[str, int], bytes | None] = {("wide", 0): sent}
+        if count > 1:
+            batches["wide", 1] = batch(b"a", producer_id=7, epoch=3, sequence=sequence)
+        answer = client.ask(produce(batches), version)
+        return [each.error_code for each in answer.responses[0].partition_responses]
+
+    first = batch(b"a", producer_id=7, epoch=3, sequence=0)
+    assert produced(client.ask(produce(first, "wide"), version)).error_code == ErrorCode.NONE
+    bits = range(8 * CRC_AT, 8 * HEADER_BYTES)
+    for sequence, bit in enumerate(bits):
+        assert send(sequence, bit) == [ErrorCode.CORRUPT_MESSAGE, ErrorCode.NONE][:count], bit
+    assert send(len(bits)) == [ErrorCode.NONE] * count
 
 
 def test_c3_acks_zero_loses_the_connection_over_a_transactional_batch(world: World) -> None:

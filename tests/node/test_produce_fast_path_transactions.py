@@ -35,7 +35,7 @@ from strandline.records.builder import build_batch
 from strandline.records.codec import Codec
 from strandline.records.record import Record
 from strandline.types import NO_OFFSET, USER, Principal, ProducerEpoch, ProducerId
-from tests.node.messages import produce, produced
+from tests.node.messages import produce, produced, with_flipped_bit
 from tests.node.world import WALL_MS, World
 
 ID = "payments"
@@ -96,8 +96,7 @@ class Side:
             is_transactional=write.is_transactional,
         )
         if write.flipped is not None:
-            at, bit = divmod(write.flipped, 8)
-            data = data[:at] + bytes([data[at] ^ 1 << bit]) + data[at + 1 :]
+            data = with_flipped_bit(data, write.flipped)
         request = produce(data, write.topic, acks=-1)
         request.transactional_id = ID if write.names_id else None
         answer = self.client.ask(request, write.version)
@@ -262,7 +261,8 @@ def test_a_damaged_batch_is_sent_again_in_its_transaction(version: int, joined: 
 def test_what_may_not_be_written_under_an_id_is_refused_each_time() -> None:
     """Mallory knows the producer of another's transaction, and may write to the topic.
 
-    A damaged batch is in no transaction, so that no permission is asked for, and nothing is learnt.
+    A damaged batch, or one that is not all there, is in no transaction, so that no permission is
+    asked for, and nothing is learnt.
     """
     authorizer = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
     side = Side(f"authorizer.class.name={authorizer}", "super.users=User:ANONYMOUS")
@@ -276,9 +276,12 @@ def test_what_may_not_be_written_under_an_id_is_refused_each_time() -> None:
     side.add()
     assert produced(side.write(Write())).error_code == ErrorCode.NONE
     side.client = world.connect(Principal(USER, "mallory"))
-    for flipped in (None, None, 8 * HEADER_BYTES):
-        damaged = produced(side.write(Write(flipped=flipped))).error_code
-        refused = produced(side.write(Write())).error_code
-        assert refused == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        assert damaged == (refused if flipped is None else ErrorCode.CORRUPT_MESSAGE)
+    denied = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    for flipped, code in (
+        (None, denied),
+        (8 * HEADER_BYTES, ErrorCode.CORRUPT_MESSAGE),  # of a record
+        (8 * 8 + 1, ErrorCode.INVALID_RECORD),  # of its length
+    ):
+        assert produced(side.write(Write(flipped=flipped))).error_code == code
+        assert produced(side.write(Write())).error_code == denied
     assert world.replica("orders").log.log_end_offset == 1

@@ -13,6 +13,7 @@ from typing import Final
 from strandline.errors import ErrorCode, ProtocolError
 from strandline.records.batch import (
     ATTRIBUTES_AT,
+    CODEC_MASK,
     HEADER,
     HEADER_BYTES,
     LOG_OVERHEAD,
@@ -23,6 +24,7 @@ from strandline.records.batch import (
     Buffer,
     verify_crc,
 )
+from strandline.records.codec import Codec
 
 _INT32: Final = Struct(">i")
 _LENGTH_AT: Final = 8
@@ -35,18 +37,26 @@ _FLAGS_AT: Final = ATTRIBUTES_AT + 1
 def begins_with_transactional_batch(buffer: Buffer) -> bool:
     """Whether the first batch, if it is all there and undamaged, is part of a transaction.
 
-    Unlike in Kafka, a damaged one is not: the bit may be what is damaged, or whose transaction it
-    is. Its append is refused with CORRUPT_MESSAGE, upon which producers send it again, where what
-    is said of transactions ends them.
-
     Raises `ProtocolError` with CORRUPT_MESSAGE where the bytes cannot be a batch.
     """
+    return _begins_with(buffer, TRANSACTIONAL_BIT, TRANSACTIONAL_BIT)
+
+
+def begins_with_zstd(buffer: Buffer) -> bool:
+    """The same of a batch that is compressed with zstd."""
+    return _begins_with(buffer, CODEC_MASK, Codec.ZSTD)
+
+
+def _begins_with(buffer: Buffer, mask: int, wanted: int) -> bool:
+    """Unlike in Kafka, a damaged batch has no attributes: the bit may be what is damaged, or whose
+    transaction it is. Its append is refused with CORRUPT_MESSAGE, upon which producers send it
+    again, where what is said of transactions and codecs ends them."""
     size = whole_batch_size(buffer, 0)
     return (
         size is not None
         and size > _FLAGS_AT
         and buffer[MAGIC_AT] == MAGIC
-        and buffer[_FLAGS_AT] & TRANSACTIONAL_BIT != 0
+        and buffer[_FLAGS_AT] & mask == wanted
         and verify_crc(buffer, 0, size)
     )
 

@@ -31,9 +31,7 @@ from strandline.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from strandline.records.batch import CODEC_MASK
-from strandline.records.codec import Codec
-from strandline.records.produced_framing import begins_with_transactional_batch
+from strandline.records.produced_framing import begins_with_transactional_batch, begins_with_zstd
 from strandline.records.record_checks import RecordsRejectedError
 from strandline.storage.files import NoRoom
 from strandline.storage.transaction_verification import NO_GUARD, Guard
@@ -49,8 +47,6 @@ _ACKS_ALL: Final = -1
 _TOPIC_IDS_SINCE: Final = 13
 _ZSTD_SINCE: Final = 7
 _HINTS_SINCE: Final = 10
-_CODEC_AT: Final = 22
-"""The low byte of a batch's attributes, with the codec in its lowest bits."""
 
 
 class ProduceHandler:
@@ -142,7 +138,7 @@ class ProduceHandler:
         """Append one partition's records; returns the high watermark that commits them."""
         if data.records is None:
             raise ProtocolError(ErrorCode.INVALID_RECORD, "A partition without records was sent.")
-        if request.version < _ZSTD_SINCE and _uses_zstd(data.records):
+        if request.version < _ZSTD_SINCE and begins_with_zstd(data.records):
             raise ProtocolError(
                 ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
                 f"Produce version {request.version} may not use zstd; {_ZSTD_SINCE} may.",
@@ -191,10 +187,6 @@ def _refusal_of_all(body: ProduceRequest) -> ProtocolError | None:
     if body.acks not in (_ACKS_NONE, 1, _ACKS_ALL):
         return ProtocolError(ErrorCode.INVALID_REQUIRED_ACKS)
     return None
-
-
-def _uses_zstd(records: memoryview) -> bool:
-    return len(records) > _CODEC_AT and records[_CODEC_AT] & CODEC_MASK == Codec.ZSTD
 
 
 def _refuse_partition(
