@@ -10,6 +10,7 @@ from strandline.broker.startup import start_broker
 from strandline.cluster.image import ClusterImage
 from strandline.cluster.znodes import ConfigResource, ResourceKind
 from strandline.config.load import load_broker_config
+from tests.storage.test_old_format import messages
 
 
 def started_on(directory: Path) -> tuple[ClusterImage, list[str]]:
@@ -43,6 +44,20 @@ def test_unknown_settings_keep_records_for_ever(tmp_path: Path) -> None:
     again, notices = started_on(tmp_path)
     assert overrides(again, "orders") == overrides(image, "orders")
     assert not any("cannot be read" in notice for notice in notices)
+
+
+def test_a_log_from_before_kafka_0_11_is_adopted_unread(tmp_path: Path) -> None:
+    log = tmp_path / "orders-0" / f"{0:020}.log"
+    log.parent.mkdir()
+    log.write_bytes(messages(3))
+    (tmp_path / ".kafka_cleanshutdown").write_text('{"version": 0, "brokerEpoch": 7}')
+    image, notices = started_on(tmp_path)
+    assert image.topics["orders"].partitions.keys() == {0}
+    assert any("orders-0 cannot be used" in n and "message of format 1" in n for n in notices)
+    assert (log.read_bytes(), [each.name for each in log.parent.iterdir()]) == (
+        messages(3),
+        [log.name],
+    )
 
 
 def test_a_log_that_appears_after_the_first_start_is_set_aside(tmp_path: Path) -> None:

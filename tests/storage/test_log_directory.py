@@ -40,6 +40,7 @@ class FakeLog:
     high_watermark: Offset
     topic_id: TopicId = TOPIC_ID
     log_end_offset: Offset = LOG_END
+    is_refused: bool = False
     close_failure: StorageError | None = None
     events: list[str] = field(default_factory=list)
 

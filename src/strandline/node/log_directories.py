@@ -140,6 +140,8 @@ class LogDirectories:
                 producer_expiration_ms=producer_expiration_ms,
             )
             self.notices.extend(loaded.recovery_report.lines())
+            if loaded.failure is not None:
+                self.notices.append(f"{found.topic_partition} cannot be used: {loaded.failure}")
             if not found.needs_recovery and not found.is_future and _has_lost(found, loaded):
                 self.lost[found.topic_partition] = loaded.log_end_offset
             return loaded

@@ -162,7 +162,8 @@ class Logs:
         """The log that is to take the place of the partition's log, and the directory it is in."""
         for directory in self.usable:
             found = directory.futures.get(partition)
-            if found is not None and directory.offline_reason is None:
+            is_usable = directory.offline_reason is None
+            if found is not None and is_usable and not found.is_refused:
                 return directory, found
         return None
 

@@ -13,6 +13,7 @@ from typing import Final
 from strandline.errors import CorruptRecords, StorageError
 from strandline.records.batch import HEADER_BYTES, BatchHeader, parse_header
 from strandline.storage.files import File
+from strandline.storage.old_messages import old_magic_at
 
 LOOKUP_CHUNK_BYTES: Final = 8 * 1024
 SCAN_CHUNK_BYTES: Final = 1024 * 1024
@@ -20,6 +21,10 @@ SCAN_CHUNK_BYTES: Final = 1024 * 1024
 
 class DamagedSegment(StorageError):
     """The batches of a segment cannot be read: its bytes rotted, or it was changed by others."""
+
+
+class OldFormat(DamagedSegment):
+    """A message of format 0 or 1: no damage, and not to be cut, but not read here either."""
 
 
 def headers_between(
@@ -51,7 +56,18 @@ def header_in(file: File, chunk: bytes, at: int, chunk_at: int) -> BatchHeader:
     try:
         return parse_header(chunk, at)
     except CorruptRecords as error:
+        refuse_old_format(file, chunk_at + at)
         raise damaged(file, chunk_at + at, str(error)) from error
+
+
+def refuse_old_format(file: File, position: int) -> None:
+    """Raise `OldFormat` if there is a message of format 0 or 1 at `position`."""
+    magic = old_magic_at(file, position)
+    if magic is not None:
+        raise OldFormat(
+            f"{file.path} has a message of format {magic} at position {position}: Kafka wrote such "
+            "before 0.11, and Strandline does not read them."
+        )
 
 
 def damaged(file: File, position: int, reason: str) -> DamagedSegment:

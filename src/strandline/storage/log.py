@@ -28,6 +28,7 @@ from random import Random
 
 from strandline.config.topic import TopicConfig
 from strandline.errors import InvariantViolated, StorageError
+from strandline.storage.batch_scan import OldFormat
 from strandline.storage.directory_names import DirectoryKind, retired_directory_name
 from strandline.storage.files import Files, join, parent_of
 from strandline.storage.flush_plan import ClosePlan
@@ -114,7 +115,8 @@ class Log:
         """The log in `found.directory`, recovered if need be; `recovery_report` says what was done.
 
         `random` spreads the rolls of many logs in time (`segment.jitter.ms`). Raises
-        `StorageError` when the disk fails.
+        `StorageError` when the disk fails. A log with messages of format 0 or 1 is left as it is,
+        and is no use (`is_refused`).
         """
         location = PartitionDirectory(
             files, found.directory, found.topic_partition, is_durable=not found.needs_recovery
@@ -133,9 +135,21 @@ class Log:
             producers,
         )
         log = cls(parts, now_ms, random)
-        log.recovery_report = Recovery(parts, log.roller, found, now_ms).run()
+        try:
+            log.recovery_report = Recovery(parts, log.roller, found, now_ms).run()
+        except OldFormat as refusal:
+            log._refuse(found, refusal)
+            return log
         log.update_config(config)
         return log
+
+    def _refuse(self, found: LogToLoad, refusal: OldFormat) -> None:
+        """Be of no use, but keep the offsets that the tables name: they are written again."""
+        self.health.refuse(f"{refusal} The log is left as it is.")
+        self.segments.close()
+        end = max(found.log_start_offset, found.recovery_point, found.high_watermark)
+        self.offsets.load(found.log_start_offset, max(end, found.cleaned_to), found.recovery_point)
+        self.offsets.restore_high_watermark(found.high_watermark)
 
     @classmethod
     def create(
@@ -194,6 +208,11 @@ class Log:
     def failure(self) -> str | None:
         """Why the log takes no more appends."""
         return self.health.failure
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether its files were left as they were found; see `LogHealth`."""
+        return self.health.is_refused
 
     @property
     def closed(self) -> bool:

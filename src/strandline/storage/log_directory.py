@@ -92,6 +92,8 @@ class LogDirectory(Generic[LogType]):
         self._cleaner_table = OffsetCheckpoint(files, join(path, CLEANER_OFFSETS))
         self._cleaner_offsets: dict[TopicPartition, Offset] = {}
         self._to_load: list[LogToLoad] = []
+        self._owes_recovery = False
+        """Whether a log was not recovered because it is refused: it may still have a torn end."""
         self._is_stale = False
         """Whether the tables, or the names in the directory, may still have deleted partitions."""
 
@@ -130,6 +132,7 @@ class LogDirectory(Generic[LogType]):
                     (self.futures if found.is_future else self.logs)[found.topic_partition] = loaded
                     # The last process may have ended between a truncation and this.
                     self.settle_cleaner_offset(loaded)
+                    self._owes_recovery |= loaded.is_refused and found.needs_recovery
                     fell |= loaded.recovery_point < found.recovery_point
                     is_less_committed |= loaded.high_watermark < found.high_watermark
                     self._to_load.pop()
@@ -258,16 +261,18 @@ class LogDirectory(Generic[LogType]):
         """
         try:
             self.write_high_watermarks()
-            failures = yield from closing_logs([log for _, log in self._all()], at_once)
+            logs = [log for _, log in self._all() if not log.is_refused]
+            failures = yield from closing_logs(logs, at_once)
             if failures:
                 self.go_offline(str(failures[0]))
             self.write_recovery_points()
             self.write_log_starts()
-            may_mark = self.offline_reason is None and (self.fully_loaded or self.clean_shutdown)
+            is_whole = self.fully_loaded or self.clean_shutdown is not None
+            may_mark = is_whole and self.offline_reason is None and not self._owes_recovery
             if may_mark:
                 with self._or_offline("mark the clean shutdown of"):
                     write_marker(self._files, self.path, shutdown)
-            return bool(may_mark)
+            return may_mark
         except StorageError:
             return False
         finally:

@@ -15,15 +15,18 @@ class LogHealth:
     - `may_reload`: it failed because an operation broke off for want of something: the files are as
       after a crash, and may be loaded again. Not if a sync failed: what is read may be what only
       the page cache has.
+    - `is_refused`: it failed when it was loaded, because it has what is not read here. Nothing of
+      it is used, and its files stay as they are.
     - `closed`: the handles were given up, or the partition was deleted; never again open.
     """
 
-    __slots__ = ("closed", "failure", "may_reload", "topic_partition")
+    __slots__ = ("closed", "failure", "is_refused", "may_reload", "topic_partition")
 
     def __init__(self, topic_partition: TopicPartition) -> None:
         self.topic_partition = topic_partition
         self.failure: str | None = None
         self.may_reload = False
+        self.is_refused = False
         self.closed = False
 
     def fail(self, reason: str, cause: StorageError | None = None) -> None:
@@ -33,6 +36,11 @@ class LogHealth:
             self.may_reload = isinstance(cause, NoRoom)
         elif isinstance(cause, LostWrites):
             self.may_reload = False
+
+    def refuse(self, reason: str) -> None:
+        """Leave the files as they are."""
+        self.is_refused = True
+        self.fail(reason)
 
     def close(self) -> None:
         """Take no more appends, without anything being wrong."""

@@ -18,6 +18,10 @@ class PartitionLog(Closable, Protocol):
     def topic_id(self) -> TopicId: ...
 
     @property
+    def is_refused(self) -> bool:
+        """Nothing of it is used, and its files stay as they are: there is nothing to close."""
+
+    @property
     def recovery_point(self) -> Offset:
         """Everything below is synced."""
 

@@ -10,6 +10,8 @@ others every batch is read: indexes, producers and leader epochs are made anew f
 from the first batch on that is cut off, does not match its checksum or has a wrong offset,
 everything goes, later segments included. What is kept is thus always a prefix of what was written.
 
+Messages of the formats 0 and 1 are no damage: `OldFormat` is raised, and nothing is cut.
+
 Later segments are removed, durably, before the bad one is cut: a crash in between finds the bad
 batch again and comes to the same result (I-45).
 """
@@ -21,7 +23,13 @@ from collections.abc import Iterator
 from strandline.errors import CorruptRecords
 from strandline.records.batch import BatchHeader
 from strandline.storage.abort_recovery import find_aborts
-from strandline.storage.batch_scan import SCAN_CHUNK_BYTES, DamagedSegment, headers_between
+from strandline.storage.batch_scan import (
+    SCAN_CHUNK_BYTES,
+    DamagedSegment,
+    OldFormat,
+    headers_between,
+    refuse_old_format,
+)
 from strandline.storage.index_file import DamagedIndex
 from strandline.storage.leader_epochs import EpochEntry
 from strandline.storage.log_parts import LogParts
@@ -59,7 +67,10 @@ class Recovery:
         """Whether records are missing between those of the segment that was recovered last."""
 
     def run(self) -> RecoveryReport:
-        """Fill the log's segments, offsets, producers and leader epochs; what was done."""
+        """Fill the log's segments, offsets, producers and leader epochs; what was done.
+
+        Raises `OldFormat` for a log that is to be left as it is, and other `StorageError`.
+        """
         log, found = self._log, self._found
         opening = SegmentOpening(log, found, self._now_ms)
         self._notes += opening.run()
@@ -233,6 +244,7 @@ class Recovery:
 
     def _cut_at(self, segment: Segment, position: int, end: Offset, reason: str) -> None:
         log = self._log
+        refuse_old_format(segment.log, position)
         self._remove_from(log.segments.above(segment.base_offset), end, reason)
         rest = segment.size - position
         if self._config.preallocate and is_reserved(segment.log, position):
@@ -301,6 +313,8 @@ class Recovery:
         segments = self._log.segments
         try:
             return segments.last.end_offset()
+        except OldFormat:
+            raise
         except DamagedSegment as damage:
             # The shutdown was clean, but the file was changed since.
             self._notes.append(f"{damage} The segment is recovered.")

@@ -8,9 +8,15 @@ be trusted.
 from __future__ import annotations
 
 from bisect import bisect_right
+from contextlib import closing
 from typing import Final
 
-from strandline.storage.batch_scan import SCAN_CHUNK_BYTES, DamagedSegment, headers_between
+from strandline.storage.batch_scan import (
+    SCAN_CHUNK_BYTES,
+    DamagedSegment,
+    headers_between,
+    refuse_old_format,
+)
 from strandline.storage.files import join
 from strandline.storage.leader_epochs import FILE_NAME as LEADER_EPOCHS_NAME
 from strandline.storage.leader_epochs import NEXT_SUFFIX
@@ -42,11 +48,13 @@ class SegmentOpening:
         """Fill the log's segments; what was done besides, in sentences.
 
         Raises `DamagedSegment` if one is missing between others, and `DamagedCheckpoint` for a
-        topic id that cannot be read.
+        topic id that cannot be read. `OldFormat`, before anything is changed, if the log begins
+        with messages of such a format.
         """
         segments = self._log.segments
-        self._clear_if_never_durable()
         self.names = self._files.list_directory(self._directory)
+        self._refuse_old_format()
+        self._clear_if_never_durable()
         notes = finish_interrupted_swaps(self._files, self._directory, self.names)
         if notes:
             self._notes += notes
@@ -56,6 +64,25 @@ class SegmentOpening:
         self._retire_deleted()
         self._remove_overlapping_empty()
         return self._notes
+
+    def _refuse_old_format(self) -> None:
+        """Raise `OldFormat` if the first segment begins with one: a log that was older than 0.11
+        had all its messages in front of the first batch.
+
+        Nothing is read where the table of leader epochs covers the whole log: old messages have no
+        epoch, so that it begins behind them.
+        """
+        found = [parsed for name in self.names if (parsed := parse_segment_name(name)) is not None]
+        bases = sorted(each.base_offset for each in found if each.kind == LOG and not each.suffix)
+        if not bases:
+            return
+        log_start = self._found.log_start_offset
+        first = bases[max(0, bisect_right(bases, log_start) - 1)]
+        epochs = self._log.leader_epochs.entries
+        if epochs and epochs[0].start_offset <= max(first, log_start):
+            return
+        with closing(self._files.open(segment_path(self._directory, first, LOG))) as file:
+            refuse_old_format(file, 0)
 
     def _clear_if_never_durable(self) -> None:
         """Drop what a power failure left of a directory that was not synced since it was made.
@@ -70,6 +97,7 @@ class SegmentOpening:
         was_durable = found.recovery_point > 0 or self._log.leader_epochs.entries
         if found.needs_recovery and not was_durable:
             names = location.clear()
+            self.names = []
             if names:
                 self._notes.append(
                     f"Removed {', '.join(names)} from {self._directory}: none of it was synced, "

@@ -253,9 +253,11 @@ BAD_DISK: Final = Rule(
     (ErrorCode.KAFKA_STORAGE_ERROR,),
     "A disk operation failed. Where there is no room, what could not be written is refused, and "
     "nothing else. After an error of the device the whole log directory takes no more records; "
-    "other directories go on.",
+    "other directories go on. A log with messages from before Kafka 0.11 is not read, and left as "
+    "it is: its partition alone is refused.",
     "Make room: the broker goes on by itself. After an error of the device replace the disk and "
-    "restart the broker: it fetches from the leader what is missing.",
+    "restart the broker: it fetches from the leader what is missing. Copy a log with old messages "
+    "with Kafka, or delete its topic.",
     ("log.dirs",),
     bad_disk,
 )
