@@ -21,11 +21,12 @@ from strandline.records.batch import (
     parse_header,
     set_crc,
 )
-from strandline.records.builder import build_batch, rebuild_batch
+from strandline.records.builder import build_batch, join_batch, rebuild_batch
 from strandline.records.codec import Codec
 from strandline.records.compacting import FilterRules, IndexEntry, Stop
 from strandline.records.record import Record, payload_of, read_records
 from strandline.types import LeaderEpoch, Offset, ProducerEpoch, ProducerId
+from tests.records.lies import LIES, LOOSE_LIES, ODDITIES
 
 NOW_MS = 1_700_000_000_000
 HORIZON_MS = NOW_MS + 1000
@@ -167,6 +168,29 @@ def test_damage_is_not_copied(kind: Any) -> None:
             kind.BatchFilter(keys, RULES).filter(bytes(log), 0, len(log), -1)
 
 
+def read_by_all(log: bytes) -> list[Any]:
+    """What each kind of map and filter makes of a batch: None if it is refused.
+
+    Of the copy its records count: the twin writes null as -1, the kernel as it was.
+    """
+    found: list[Any] = []
+    for kind in KINDS:
+        keys = kind.KeyMap(2400, 0.9, SECRET)
+        copier = kind.BatchFilter(kind.KeyMap(2400, 0.9, SECRET), RULES)
+        try:
+            keys.add_batches(log, 0, len(log), -BIG)
+        except CorruptRecords:
+            with pytest.raises(CorruptRecords):
+                copier.filter(log, 0, len(log), -1)
+            found.append(None)
+        else:
+            stop = copier.filter(log, 0, len(log), -1)
+            out, entries = copier.take()
+            copied = [list(read_records(out, at)) for at, _ in iterate_headers(out)]
+            found.append((keys.entries, keys.latest_offset, stop, copied, entries))
+    return found
+
+
 @given(payload=st.binary(max_size=60), count=st.integers(-1, 5))
 @settings(max_examples=150, deadline=None)
 def test_any_payload_is_read_alike_or_refused(payload: bytes, count: int) -> None:
@@ -176,17 +200,42 @@ def test_any_payload_is_read_alike_or_refused(payload: bytes, count: int) -> Non
     header = header._replace(record_count=count, length=len(damaged) - 12)
     HEADER.pack_into(damaged, 0, *header)
     set_crc(damaged, 0, len(damaged))
-    found: list[tuple[Any, Any] | None] = []
-    for kind in KINDS:
-        keys = kind.KeyMap(2400, 0.9, SECRET)
-        try:
-            keys.add_batches(bytes(damaged), 0, len(damaged), 0)
-            found.append((keys.entries, keys.latest_offset))
-        except CorruptRecords:
-            found.append(None)
-    # The kernel leaves headers of records alone, which the twin reads: it may take more.
-    if found[0] is not None:
-        assert found == [found[0]] * len(KINDS)
+    found = read_by_all(bytes(damaged))
+    assert found == [found[0]] * len(KINDS)
+
+
+@pytest.mark.parametrize("name", [*LIES, *LOOSE_LIES, *ODDITIES])
+def test_batches_that_lie_are_read_alike(name: str) -> None:
+    found = read_by_all({**LIES, **LOOSE_LIES, **ODDITIES}[name].batch(NOW_MS))
+    assert found == [found[0]] * len(KINDS)
+
+
+def test_damage_is_found_in_a_batch_whose_keys_have_no_room(kind: Any) -> None:
+    whole = batch(0, (b"a", b"1"), (b"b", b"1"), (b"c", b"1"))
+    header = parse_header(whole)
+    torn = bytes(join_batch(header, whole[HEADER_BYTES:-1]))
+    keys = kind.KeyMap(24 * 2, 0.9, SECRET)
+    with pytest.raises(CorruptRecords):
+        keys.add_batches(torn, 0, len(torn), 0)
+    assert (keys.entries, keys.latest_offset) == (0, -1)
+
+
+@pytest.mark.parametrize("is_stamped", [False, True])
+@pytest.mark.parametrize("base", [NOW_MS, 2**63 - 2, -(2**63)])
+def test_every_single_changed_byte_is_read_alike(base: int, is_stamped: bool) -> None:
+    """Among them are headers that do not end with their record, and times beyond 64 bits."""
+    records = [
+        Record(timestamp=NOW_MS + i, key=b"k%d" % i, value=b"v", headers=(("h", b"x"), ("i", None)))
+        for i in range(3)
+    ]
+    whole = build_batch(records, log_append_time_ms=NOW_MS if is_stamped else None)
+    header = parse_header(whole)._replace(base_timestamp=base)
+    for at in range(HEADER_BYTES, len(whole)):
+        for byte in (0, 1, 2, 0x7F, 0x80, 0xFF):
+            log = bytearray(whole)
+            log[at] = byte
+            found = read_by_all(bytes(join_batch(header, bytes(log[HEADER_BYTES:]))))
+            assert found == [found[0]] * len(KINDS), (at, byte)
 
 
 KEYS = st.sampled_from([None, *[b"%d" % n for n in range(6)], b"a longer key than the others"])

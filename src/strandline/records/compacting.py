@@ -132,8 +132,11 @@ class KeyMap:
         return start, Stop.END
 
     def add_records(self, header: BatchHeader, payload: bytes, first_offset: int) -> bool:
-        """Note the keys in a batch's decompressed `payload`; whether there was no room for one."""
-        for record in iterate_payload(header, payload):
+        """Note the keys in a batch's decompressed `payload`; whether there was no room for one.
+
+        Raises `CorruptRecords`, with no key noted, whether there is room or not.
+        """
+        for record in tuple(iterate_payload(header, payload)):
             if record.key is not None and record.offset >= first_offset:
                 if len(self._offsets) >= self.entries_max:
                     return True

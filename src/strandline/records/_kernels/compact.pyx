@@ -17,6 +17,8 @@ from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy
 
+from strandline.records._kernels.fields cimport sum_fits, walk_headers
+
 from strandline.errors import CorruptRecords, InvariantViolated
 from strandline.records.batch import parse_header
 from strandline.records.compacting import SLOT_BYTES, IndexEntry, Stop
@@ -303,13 +305,10 @@ cdef int read_spans(
             return BAD_RECORDS
         record_end = at + number
         at = read_folded(at + 1, record_end, 64, &number)
-        if at == NULL:
+        if at == NULL or not sum_fits(batch.base_timestamp, number, &span.timestamp):
             return BAD_RECORDS
-        span.timestamp = (
-            batch.max_timestamp
-            if batch.attributes & STAMPED_BIT
-            else <int64_t>(<uint64_t>batch.base_timestamp + <uint64_t>number)
-        )
+        if batch.attributes & STAMPED_BIT:
+            span.timestamp = batch.max_timestamp
         span.rest = at
         at = read_folded(at, record_end, 32, &delta)
         if at == NULL or delta <= before or delta > last_delta:
@@ -324,7 +323,7 @@ cdef int read_spans(
             span.hash = hash_key(keys.k0, keys.k1, key_end - number, number)
             fetch_early(&keys.table[slot_of(span.hash, keys.slot_count)])
         at = skip_field(key_end, record_end, &number)
-        if at == NULL or at >= record_end:
+        if at == NULL or not walk_headers(at, 0, record_end - at):
             return BAD_RECORDS
         span.has_value = number >= 0
         span.end = record_end

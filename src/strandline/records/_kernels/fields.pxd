@@ -80,3 +80,19 @@ cdef inline bint read_bytes(
     start[0] = data + at[0]
     at[0] += size[0]
     return True
+
+
+cdef inline bint walk_headers(const uint8_t* data, Py_ssize_t at, Py_ssize_t end) noexcept nogil:
+    """Whether what stands behind a record's value are its headers and nothing else."""
+    cdef int32_t count, size
+    cdef const uint8_t* field
+    if not read_varint(data, &at, end, &count):
+        return False
+    if count < 0 or <int64_t> count * 2 > end - at:
+        return False
+    for _ in range(count):
+        if not read_bytes(data, &at, end, &field, &size) or size < 0:
+            return False
+        if not read_bytes(data, &at, end, &field, &size):
+            return False
+    return at == end

@@ -22,6 +22,7 @@ from strandline.records._kernels.fields cimport (
     read_varint,
     read_varlong,
     sum_fits,
+    walk_headers,
 )
 
 cdef extern from "bytes.h" nogil:
@@ -354,19 +355,3 @@ cdef inline bint read_record(
         return False
     found.at = record_end
     return True
-
-
-cdef inline bint walk_headers(const uint8_t* data, Py_ssize_t at, Py_ssize_t end) noexcept nogil:
-    """Whether what stands behind a record's value are its headers and nothing else."""
-    cdef int32_t count, size
-    cdef const uint8_t* field
-    if not read_varint(data, &at, end, &count):
-        return False
-    if count < 0 or <int64_t> count * 2 > end - at:
-        return False
-    for _ in range(count):
-        if not read_bytes(data, &at, end, &field, &size) or size < 0:
-            return False
-        if not read_bytes(data, &at, end, &field, &size):
-            return False
-    return at == end
