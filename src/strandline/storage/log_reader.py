@@ -11,11 +11,13 @@ that offset; clients skip what they did not ask for.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from strandline.errors import CorruptRecords, ErrorCode, ProtocolError, StorageError
-from strandline.records.batch import BatchHeader
-from strandline.records.record import Record, read_records
+from strandline.records.batch import BatchHeader, check_crc
+from strandline.records.record import Record, iterate_payload, payload_of
+from strandline.records.time_lookup import first_at_least
 from strandline.storage.batch_scan import damaged, header_at, headers_between
 from strandline.storage.bookmarks import READ_BYTES_MAX, Bookmark, Bookmarks, Cut, Run
 from strandline.storage.files import File
@@ -188,19 +190,25 @@ class LogReader:
 
     def max_timestamp_offset(self) -> TimestampedOffset | None:
         """The first record with the largest timestamp in the log; None when there is none."""
+        # The newest segment first, of several the oldest: its record is nearly always the one.
+        segments = sorted(
+            self._segments.all, key=lambda each: each.largest_timestamp().timestamp, reverse=True
+        )
         best: TimestampedOffset | None = None
-        for segment in self._segments.all:
-            least = 0 if best is None else best.timestamp + 1
+        for segment in segments:
+            least = 0
+            if best is not None:
+                # Only in front of it an equal timestamp is better.
+                least = best.timestamp + (segment.base_offset > best.offset)
+            if segment.largest_timestamp().timestamp < least:
+                break
             best = self._newest_in(segment, least) or best
         return best
 
     def _newest_in(self, segment: Segment, least: int) -> TimestampedOffset | None:
         """The first record with the largest timestamp that is not below the log start; None if that
         is smaller than `least`."""
-        largest = segment.largest_timestamp().timestamp
-        if largest < least:
-            return None
-        found = self._first_at_least(segment, largest)
+        found = self._first_at_least(segment, segment.largest_timestamp().timestamp)
         if found is not None:
             return found
         # The record with it was deleted, or compacted away, and its batch stays for its producer's
@@ -213,7 +221,7 @@ class LogReader:
             if header.base_offset >= log_start and header.record_count:
                 newest = header.max_timestamp
                 continue
-            for record in self._records_at(segment, position, header):
+            for record in _records_at(segment, position, header):
                 if record.offset >= log_start:
                     newest = max(newest, record.timestamp)
         return None if newest < least else self._first_at_least(segment, newest)
@@ -250,16 +258,32 @@ class LogReader:
         for position, header in headers_between(segment.log, start, segment.size):
             if header.max_timestamp < timestamp or header.last_offset < log_start:
                 continue
-            for record in self._records_at(segment, position, header):
-                if record.timestamp >= timestamp and record.offset >= log_start:
-                    return TimestampedOffset(record.timestamp, record.offset, header.leader_epoch)
+            with _damage_at(segment, position):
+                payload = _payload_at(segment, position, header)
+                found = first_at_least(header, payload, timestamp, log_start)
+            if found is not None:
+                offset, its_timestamp = found
+                return TimestampedOffset(its_timestamp, Offset(offset), header.leader_epoch)
         return None
 
-    @staticmethod
-    def _records_at(segment: Segment, position: int, header: BatchHeader) -> Iterator[Record]:
-        """The records of the batch there. Raises `StorageError` where they do not parse."""
-        data = segment.log.read_at(position, header.size_bytes)
-        try:
-            yield from read_records(data)
-        except CorruptRecords as error:
-            raise damaged(segment.log, position, str(error)) from error
+
+def _records_at(segment: Segment, position: int, header: BatchHeader) -> Iterator[Record]:
+    """The records of the batch there. Raises `DamagedSegment` where they do not parse."""
+    with _damage_at(segment, position):
+        yield from iterate_payload(header, _payload_at(segment, position, header))
+
+
+def _payload_at(segment: Segment, position: int, header: BatchHeader) -> bytes:
+    """What stands behind the header there, decompressed. Raises `CorruptRecords`."""
+    data = segment.log.read_at(position, header.size_bytes)
+    check_crc(data, 0, header)
+    return payload_of(header, data)
+
+
+@contextmanager
+def _damage_at(segment: Segment, position: int) -> Iterator[None]:
+    """Say of records that do not parse where they lie. Raises `DamagedSegment`."""
+    try:
+        yield
+    except CorruptRecords as error:
+        raise damaged(segment.log, position, str(error)) from error

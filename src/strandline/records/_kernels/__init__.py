@@ -21,7 +21,7 @@ KERNELS: Final = tuple(sorted(each.stem for each in Path(__file__).parent.glob("
 
 _COSTS: Final = {
     "compact": "compaction takes 6 times as much of the processor",
-    "produced": "checking what producers send takes longer",
+    "produced": "checking what producers send, and finding records by their time, takes longer",
     "decode": "reading records into tables 5 to 45 times as much",
 }
 """In place of the kernel; `python -m bench.decode` and `python -m bench.compaction` measure it."""

@@ -1,4 +1,4 @@
-from strandline.records.batch import Buffer
+from strandline.records.batch import BatchHeader, Buffer
 from strandline.records.plain_produce import PlainProduce
 from strandline.records.produced_records import Findings
 
@@ -22,6 +22,9 @@ def look_closely(
     wants_keys: bool,
     most: int,
 ) -> Findings: ...
+def first_at_least(
+    header: BatchHeader, payload: Buffer, timestamp: int, offset: int
+) -> tuple[int, int] | None: ...
 def plain_produce(
     frame: memoryview,
     constant: bytes,

@@ -1,7 +1,8 @@
 # cython: language_level=3
 """The compiled look at a produced batch and its records.
 
-The twins are in `records/plain_produce.py` and `records/produced_records.py`.
+The twins are in `records/plain_produce.py`, `records/produced_records.py` and, for batches that are
+stored, `records/time_lookup.py`.
 
 Nothing is copied, and the look that finds nothing wrong allocates nothing. Every read goes through
 a position that was compared with the end of the records, and inside of a record with the end of
@@ -16,6 +17,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 
 from crc32c import crc32c
 
+from strandline.errors import CorruptRecords
 from strandline.records._kernels.fields cimport (
     INT64_MAX,
     read_bytes,
@@ -44,6 +46,7 @@ cdef enum:
     OVERHEAD = 12
     MAGIC = 2
     CODECS = 5
+    STAMPED_BIT = 0x08
     LENGTH_AT = 8
     LEADER_EPOCH_AT = 12
     MAGIC_AT = 16
@@ -72,6 +75,7 @@ cdef struct Terms:
 
 cdef struct Found:
     Py_ssize_t at
+    int32_t delta
     int64_t timestamp
     bint has_key
 
@@ -275,7 +279,7 @@ def look_closely(
             return 0, newest, refused, 0, 0
         found.at = 0
         for index in range(count):
-            if not read_record(<const uint8_t*> view.buf, view.len, index, &terms, &found):
+            if not is_next(<const uint8_t*> view.buf, view.len, index, &terms, &found):
                 return index, newest, refused, without_key, out_of_range
             if is_refused(&terms, &found):
                 if wants_keys and not found.has_key:
@@ -292,6 +296,41 @@ def look_closely(
         PyBuffer_Release(&view)
 
 
+def first_at_least(header, payload, int64_t timestamp, offset):
+    """See `strandline.records.time_lookup.first_at_least_in_python`."""
+    cdef Py_buffer view
+    cdef Terms terms
+    cdef Found found
+    cdef int32_t count = header.record_count, last_delta = header.last_offset_delta, before = -1
+    cdef int64_t least_delta = max(0, offset - header.base_offset)
+    terms.base_timestamp, terms.stamp = header.base_timestamp, header.max_timestamp
+    terms.is_stamped = header.attributes & STAMPED_BIT
+    PyObject_GetBuffer(payload, &view, PyBUF_SIMPLE)
+    try:
+        found.at = 0
+        if count < 0 or <int64_t> count * _RECORD_BYTES_MIN > view.len:
+            raise malformed(header)
+        for _ in range(count):
+            if not read_record(<const uint8_t*> view.buf, view.len, &terms, &found):
+                raise malformed(header)
+            if not before < found.delta <= last_delta:
+                raise malformed(header)
+            before = found.delta
+            if found.timestamp >= timestamp and found.delta >= least_delta:
+                return header.base_offset + found.delta, found.timestamp
+        if found.at != view.len:
+            raise malformed(header)
+        return None
+    finally:
+        PyBuffer_Release(&view)
+
+
+cdef object malformed(header):
+    return CorruptRecords(
+        f"The record batch at offset {header.base_offset} does not hold the records that it declares."
+    )
+
+
 cdef inline bint walk_all(
     const uint8_t* data, Py_ssize_t size, int32_t count, const Terms* terms, int64_t* newest
 ) noexcept nogil:
@@ -303,7 +342,7 @@ cdef inline bint walk_all(
         return False
     found.at = 0
     for index in range(count):
-        if not read_record(data, size, index, terms, &found) or is_refused(terms, &found):
+        if not is_next(data, size, index, terms, &found) or is_refused(terms, &found):
             return False
         if found.timestamp > newest[0]:
             newest[0] = found.timestamp
@@ -324,12 +363,19 @@ cdef inline bint is_refused(const Terms* terms, const Found* found) noexcept nog
     return terms.is_stamped or found.timestamp != _NO_TIMESTAMP
 
 
-cdef inline bint read_record(
+cdef inline bint is_next(
     const uint8_t* data, Py_ssize_t end, int32_t index, const Terms* terms, Found* found
 ) noexcept nogil:
     """Read the record at `found.at`, which must be number `index`, and go behind it."""
+    return read_record(data, end, terms, found) and found.delta == index
+
+
+cdef inline bint read_record(
+    const uint8_t* data, Py_ssize_t end, const Terms* terms, Found* found
+) noexcept nogil:
+    """Read the record at `found.at`, and go behind it."""
     cdef Py_ssize_t at = found.at, record_end
-    cdef int32_t length, delta, size
+    cdef int32_t length, size
     cdef int64_t timestamp_delta
     cdef const uint8_t* field
     if not read_varint(data, &at, end, &length):
@@ -344,7 +390,7 @@ cdef inline bint read_record(
         return False
     if terms.is_stamped:
         found.timestamp = terms.stamp
-    if not read_varint(data, &at, record_end, &delta) or delta != index:
+    if not read_varint(data, &at, record_end, &found.delta):
         return False
     if not read_bytes(data, &at, record_end, &field, &size):
         return False
