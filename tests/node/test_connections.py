@@ -12,7 +12,7 @@ from strandline.node.connection import Connection
 from strandline.node.outbox import Outbox
 from strandline.node.purgatory import Purgatory, Watched
 from strandline.node.request import Request
-from strandline.node.timers import Callback, Timers
+from strandline.node.timers import Callback, Timer, Timers
 from strandline.protocol.apis import KNOWN, ApiKey
 from strandline.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from strandline.protocol.messages.metadata import MetadataRequest
@@ -124,18 +124,62 @@ def test_a_sweep_in_the_middle_of_due_timers_loses_and_repeats_nothing() -> None
     assert len(ran) == 100
 
 
-def test_timers_run_in_order_and_those_they_add_too() -> None:
+def test_timers_run_in_order_and_those_they_add_wait_for_the_next_turn() -> None:
+    """Else a timer that is always due would be the end of all other work."""
     timers = Timers()
     ran: list[str] = []
 
     def first(now: Instant) -> None:
         ran.append("first")
-        timers.schedule(now.monotonic_ms, lambda now: ran.append("added"))
+        timers.schedule(now.monotonic_ms - 1, lambda now: ran.append("added"))
 
     timers.schedule(5, lambda now: ran.append("second"))
     timers.schedule(4, first)
     timers.run_due(Instant(5, 0))
+    assert ran == ["first", "second"]
+    assert len(timers) == 1
+    assert timers.next_deadline_ms() == 4
+    timers.run_due(Instant(5, 0))
     assert ran == ["first", "second", "added"]
+
+
+def test_what_a_failing_timer_added_still_runs() -> None:
+    timers = Timers()
+    ran: list[str] = []
+
+    def first(now: Instant) -> None:
+        timers.schedule(now.monotonic_ms, lambda now: ran.append("added"))
+
+    def second(now: Instant) -> None:
+        raise ValueError("the second one")
+
+    timers.schedule(4, first)
+    timers.schedule(4, second)
+    timers.schedule(4, lambda now: ran.append("third"))
+    with pytest.raises(ValueError, match="the second one"):
+        timers.run_due(Instant(5, 0))
+    timers.run_due(Instant(5, 0))
+    assert ran == ["third", "added"]
+
+
+def test_a_sweep_counts_only_what_it_removes() -> None:
+    """Here most of what is cancelled was added in this turn, and does not run in it."""
+    timers = Timers()
+    added: list[Timer] = []
+
+    def add(now: Instant) -> None:
+        added.extend(timers.schedule(1, lambda now: None) for _ in range(3000))
+
+    def cancel(now: Instant) -> None:
+        for timer in added[:2900]:
+            timer.cancel()
+
+    timers.schedule(4, add)
+    timers.schedule(5, cancel)
+    timers.run_due(Instant(5, 0))
+    assert len(timers) == 100
+    timers.run_due(Instant(5, 0))
+    assert len(timers) == 0
 
 
 # -- malformed input -------------------------------------------------------------------------

@@ -91,11 +91,13 @@ class Background:
         self._syncing.synced(token, result, now)
 
     def repeat(self, interval_ms: int, first_ms: int, work: Work, now: Instant) -> None:
-        """Do the work in `first_ms`, and from then on every `interval_ms`."""
+        """Do the work in `first_ms`, and from then on every `interval_ms`; as in Kafka never again
+        if that is not positive."""
 
         def run(at: Instant) -> None:
             # First the next time: work that fails must not be the last of its kind.
-            self._timers.schedule(at.monotonic_ms + interval_ms, run)
+            if interval_ms > 0:
+                self._timers.schedule(at.monotonic_ms + interval_ms, run)
             try:
                 work(at)
             except Exception:

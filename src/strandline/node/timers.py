@@ -39,7 +39,7 @@ class Timers:
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, Timer]] = []
-        self._reconciler = count()
+        self._numbers = count()
         self._cancelled = 0
 
     def __len__(self) -> int:
@@ -48,7 +48,7 @@ class Timers:
     def schedule(self, at_ms: int, callback: Callback) -> Timer:
         """Run `callback` at the first turn whose monotonic time is `at_ms` or later."""
         timer = Timer(self, at_ms, callback)
-        heapq.heappush(self._heap, (at_ms, next(self._reconciler), timer))
+        heapq.heappush(self._heap, (at_ms, next(self._numbers), timer))
         return timer
 
     def next_deadline_ms(self) -> int | None:
@@ -60,21 +60,34 @@ class Timers:
         return heap[0][0] if heap else None
 
     def run_due(self, now: Instant) -> None:
-        """Run every callback whose time has come, including those that these callbacks add."""
-        # A callback may cancel enough timers for a sweep, which makes a new heap.
-        while self._heap and self._heap[0][0] <= now.monotonic_ms:
-            timer = heapq.heappop(self._heap)[2]
-            callback = timer.callback
-            if callback is None:
-                self._cancelled -= 1
-                continue
-            timer.callback = None
-            callback(now)
+        """Run every callback whose time has come. What these add waits for the next turn, so that
+        no timer can keep the node from its other work."""
+        first_added = next(self._numbers)
+        added: list[tuple[int, int, Timer]] = []
+        try:
+            # A callback may cancel enough timers for a sweep, which makes a new heap.
+            while self._heap and self._heap[0][0] <= now.monotonic_ms:
+                entry = heapq.heappop(self._heap)
+                if entry[1] > first_added:
+                    added.append(entry)
+                    continue
+                timer = entry[2]
+                callback = timer.callback
+                if callback is None:
+                    self._cancelled -= 1
+                    continue
+                timer.callback = None
+                callback(now)
+        finally:
+            for entry in added:
+                heapq.heappush(self._heap, entry)
 
     def note_cancelled(self) -> None:
         """Count a cancelled timer and sweep the heap once most of it is dead."""
         self._cancelled += 1
         if self._cancelled > _SWEEP_AT_LEAST and self._cancelled * 2 > len(self._heap):
-            self._heap = [entry for entry in self._heap if entry[2].callback is not None]
+            live = [entry for entry in self._heap if entry[2].callback is not None]
+            # Others may be set aside by `run_due`.
+            self._cancelled -= len(self._heap) - len(live)
+            self._heap = live
             heapq.heapify(self._heap)
-            self._cancelled = 0
