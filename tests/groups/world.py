@@ -95,7 +95,10 @@ class World:
         self.cluster = cluster
         self.partition_count = partition_count
         self.coordinator = GroupCoordinator(
-            self.settings, random.Random(7), partition_count=partition_count, cluster=cluster
+            self.settings,
+            random.Random(7),
+            partition_count=lambda: partition_count,
+            cluster=cluster,
         )
         self.now = Instant(1_000, WALL_MS)
         self.replies: dict[Token, Any] = {}
@@ -178,7 +181,7 @@ class World:
         successor.coordinator = GroupCoordinator(
             self.settings,
             random.Random(epoch),
-            partition_count=self.partition_count,
+            partition_count=lambda: self.partition_count,
             cluster=self.cluster,
         )
         for partition in range(self.partition_count):

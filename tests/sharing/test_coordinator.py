@@ -43,7 +43,7 @@ class Stage:
         """A new coordinator reads the log."""
         self.coordinator = ShareCoordinator(
             self.settings,
-            partition_count=1,
+            partition_count=lambda: 1,
             uuid_text=str,
             has_partition=lambda topic_id, partition: topic_id == TOPIC,
         )

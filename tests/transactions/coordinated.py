@@ -62,7 +62,7 @@ class Coordinated:
     def lead(self) -> None:
         """A coordinator that knows nothing but the log takes over."""
         self.coordinator = TransactionCoordinator(
-            self.settings, partition_count=1, version=lambda: self.version
+            self.settings, partition_count=lambda: 1, version=lambda: self.version
         )
         self.epoch = LeaderEpoch(next(self._epochs))
         self.sent.clear()

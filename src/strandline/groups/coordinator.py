@@ -89,9 +89,10 @@ class GroupCoordinator:
         settings: GroupSettings,
         random: Random,
         *,
-        partition_count: int,
+        partition_count: Callable[[], int],
         cluster: ClusterView | None = None,
     ) -> None:
+        """`partition_count` tells how many partitions `__consumer_offsets` has now."""
         self._surroundings = Surroundings(settings, random, cluster or NoCluster())
         self._hashes = TopicHashes(self._surroundings.cluster)
         self._shards = OwnedShards(self._surroundings, self._hashes, partition_count)

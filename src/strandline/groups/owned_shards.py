@@ -6,7 +6,7 @@ do.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from strandline.errors import ErrorCode, ProtocolError
@@ -30,7 +30,10 @@ class OwnedShards:
     """See the module. Iterates over those that are served."""
 
     def __init__(
-        self, surroundings: Surroundings, hashes: TopicHashes, partition_count: int
+        self,
+        surroundings: Surroundings,
+        hashes: TopicHashes,
+        partition_count: Callable[[], int],
     ) -> None:
         self._surroundings = surroundings
         self._hashes = hashes
@@ -52,7 +55,7 @@ class OwnedShards:
 
     def partition_for(self, group_id: str) -> int:
         """The partition in which a group lives."""
-        return partition_for(group_id, self._partition_count)
+        return partition_for(group_id, self._partition_count())
 
     def served(self, group_id: str) -> ServedShard:
         """The shard of a group. Raises `ProtocolError`: NOT_COORDINATOR and

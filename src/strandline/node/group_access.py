@@ -6,7 +6,7 @@ memory, for what its clients use.
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cached_property, partial
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -63,8 +63,10 @@ class GroupAccess:
         coordinator = GroupCoordinator(
             group_settings(broker),
             self._random,
-            partition_count=self._metadata.partition_count(
-                CONSUMER_OFFSETS, broker.offsets_topic_num_partitions
+            partition_count=partial(
+                self._metadata.partition_count,
+                CONSUMER_OFFSETS,
+                broker.offsets_topic_num_partitions,
             ),
             cluster=GroupCluster(self._metadata, self._settings),
         )

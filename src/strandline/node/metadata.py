@@ -39,8 +39,9 @@ class Metadata:
         return len(self._waiting)
 
     def partition_count(self, internal_topic: str, wanted: int) -> int:
-        """How many partitions a topic of coordinators has, or will have when it is made. All
-        brokers must agree on it, whatever their settings say now."""
+        """How many partitions a topic of coordinators has now, or will have when it is made. All
+        brokers must agree on it, whatever their settings say; it may be deleted, and made again
+        with another number, at any time."""
         topic = self.image.topics.get(internal_topic)
         return wanted if topic is None else len(topic.partitions)
 

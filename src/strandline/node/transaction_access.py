@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from strandline.cluster.features import TRANSACTION_VERSION, level_of
@@ -103,8 +103,10 @@ class TransactionAccess:
         broker = self._settings.broker
         coordinator = TransactionCoordinator(
             transaction_settings(broker),
-            partition_count=self._metadata.partition_count(
-                TRANSACTION_STATE, broker.transaction_state_log_num_partitions
+            partition_count=partial(
+                self._metadata.partition_count,
+                TRANSACTION_STATE,
+                broker.transaction_state_log_num_partitions,
             ),
             version=self._version,
         )

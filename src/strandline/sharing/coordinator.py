@@ -70,11 +70,12 @@ class ShareCoordinator:
         self,
         settings: ShareCoordinatorSettings,
         *,
-        partition_count: int,
+        partition_count: Callable[[], int],
         uuid_text: Callable[[TopicId], str],
         has_partition: Callable[[TopicId, int], bool],
     ) -> None:
-        """`uuid_text` writes a topic id as Kafka does; `has_partition` knows the topics."""
+        """`partition_count` tells how many partitions `__share_group_state` has now; `uuid_text`
+        writes a topic id as Kafka does; `has_partition` knows the topics."""
         self._settings = settings
         self._partition_count = partition_count
         self._uuid_text = uuid_text
@@ -91,7 +92,7 @@ class ShareCoordinator:
 
     def partition_for_name(self, name: str) -> int:
         """As `partition_for`, by the name that FindCoordinator is asked with."""
-        return partition_for(name, self._partition_count)
+        return partition_for(name, self._partition_count())
 
     # -- Requests ----------------------------------------------------------------------------
 

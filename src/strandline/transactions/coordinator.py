@@ -60,10 +60,11 @@ class TransactionCoordinator:
         self,
         settings: TransactionSettings,
         *,
-        partition_count: int,
+        partition_count: Callable[[], int],
         version: Callable[[], int] = lambda: VERSION_2,
     ) -> None:
-        """`version` tells that of transactions in the cluster now (`transaction.version`)."""
+        """`partition_count` tells how many partitions `__transaction_state` has now, `version` that
+        of transactions in the cluster (`transaction.version`)."""
         self._settings = settings
         self._surroundings = Surroundings(settings, version)
         self._outbox = self._surroundings.outbox
@@ -81,7 +82,7 @@ class TransactionCoordinator:
 
     def partition_for(self, transactional_id: str) -> int:
         """The partition of `__transaction_state` in which an id lives."""
-        return partition_for(transactional_id, self._partition_count)
+        return partition_for(transactional_id, self._partition_count())
 
     # Requests.
 

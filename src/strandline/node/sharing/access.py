@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from strandline.cluster.topic_names import SHARE_GROUP_STATE
@@ -69,8 +69,10 @@ class ShareAccess:
         broker = self._settings.broker
         coordinator = ShareCoordinator(
             share_coordinator_settings(broker),
-            partition_count=self._metadata.partition_count(
-                SHARE_GROUP_STATE, broker.share_coordinator_state_topic_num_partitions
+            partition_count=partial(
+                self._metadata.partition_count,
+                SHARE_GROUP_STATE,
+                broker.share_coordinator_state_topic_num_partitions,
             ),
             uuid_text=uuid_text,
             has_partition=self._has_partition,
