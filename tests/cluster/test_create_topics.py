@@ -20,7 +20,7 @@ from strandline.cluster.controller import (
 )
 from strandline.cluster.image import PartitionImage
 from strandline.cluster.store import BadVersion, Check, SetData
-from strandline.cluster.topic_names import CONSUMER_OFFSETS, name_problem
+from strandline.cluster.topic_names import CONSUMER_OFFSETS, INTERNAL_TOPICS, name_problem
 from strandline.cluster.znodes import ConfigResource, ControllerEpochNode, ResourceKind
 from strandline.errors import ErrorCode, InvariantViolated
 from strandline.types import BrokerId, LeaderEpoch
@@ -284,6 +284,18 @@ def test_added_partitions_are_refused_with_kafkas_code(
     assert code(add(story, spec)[0]) is expected
     assert story.tree.zxid == zxid
     assert [code(each) for each in add(story, spec, PartitionsSpec("other", 2))] == [expected, None]
+
+
+@pytest.mark.parametrize("name", sorted(INTERNAL_TOPICS))
+def test_topics_of_coordinators_get_no_more_partitions(name: str) -> None:
+    """Most of what they hold would be looked for in another partition."""
+    story = Story(3)
+    story.create(TopicSpec(name, 2, 2), TopicSpec("other", 1, 1))
+    results = add(story, PartitionsSpec(name, 5), PartitionsSpec("other", 2))
+    assert [code(each) for each in results] == [ErrorCode.INVALID_PARTITIONS, None]
+    assert results[0].refusal is not None
+    assert "The number of partitions" in results[0].refusal.message
+    assert len(story.image.topics[name].partitions) == 2
 
 
 def test_unknown_and_repeated_topics_get_no_partitions() -> None:

@@ -35,6 +35,7 @@ from strandline.cluster.controller.topic_writes import (
 )
 from strandline.cluster.image import ClusterImage, TopicImage
 from strandline.cluster.store import Operation, SetData
+from strandline.cluster.topic_names import is_internal
 from strandline.errors import ErrorCode, InvariantViolated, ProtocolError
 from strandline.types import BrokerId, TopicPartition
 
@@ -107,6 +108,12 @@ def _existing(image: ClusterImage, spec: PartitionsSpec) -> TopicImage:
     topic = image.topics.get(spec.name)
     if topic is None:
         raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "There is no topic of this name.")
+    if is_internal(spec.name):
+        raise ProtocolError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"The number of partitions of {spec.name} is fixed when it is made: what coordinators "
+            "keep in it would be looked for in other partitions, and not be found.",
+        )
     count = len(topic.partitions)
     if spec.partition_count <= count:
         raise ProtocolError(
