@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -13,6 +14,7 @@ from strandline.cluster.controller import (
     PartitionsSpec,
     TopicCreated,
     TopicSpec,
+    as_brokers_make_it,
     create_partitions,
     create_topics,
     internal_topic_spec,
@@ -20,7 +22,12 @@ from strandline.cluster.controller import (
 )
 from strandline.cluster.image import PartitionImage
 from strandline.cluster.store import BadVersion, Check, SetData
-from strandline.cluster.topic_names import CONSUMER_OFFSETS, INTERNAL_TOPICS, name_problem
+from strandline.cluster.topic_names import (
+    CONSUMER_OFFSETS,
+    INTERNAL_TOPICS,
+    TRANSACTION_STATE,
+    name_problem,
+)
 from strandline.cluster.znodes import ConfigResource, ControllerEpochNode, ResourceKind
 from strandline.errors import ErrorCode, InvariantViolated
 from strandline.types import BrokerId, LeaderEpoch
@@ -224,6 +231,19 @@ def test_offsets_topics_are_as_large_as_configured_and_compacted() -> None:
         if (spec := internal_topic_spec(CONSUMER_OFFSETS, settings(), broker_count=count))
     }
     assert sizes == {3}
+
+
+def test_what_a_client_says_of_an_offsets_topic_counts() -> None:
+    own = partial(as_brokers_make_it, broker=settings(), broker_count=3)
+    assert own(TopicSpec("orders")) == TopicSpec("orders")
+    few = own(TopicSpec(CONSUMER_OFFSETS, 1, 2, configs={"segment.bytes": "9999"}))
+    assert (few.partition_count, few.replication_factor) == (1, 2)
+    assert few.configs["segment.bytes"] == "9999"
+    assert few.configs["cleanup.policy"] == "compact"
+    placed = own(TopicSpec(TRANSACTION_STATE, assignments=[(0, (ONE,))]))
+    assert (placed.partition_count, placed.replication_factor) == (-1, -1)
+    assert placed.configs["min.insync.replicas"] == "1", "or nothing could be written"
+    assert own(TopicSpec(TRANSACTION_STATE)).configs["min.insync.replicas"] == "2"
 
 
 def add(story: Story, *specs: PartitionsSpec, validate_only: bool = False) -> list[PartitionsAdded]:

@@ -11,6 +11,7 @@ import pytest
 
 from strandline.cluster.identifiers import uuid_text
 from strandline.cluster.topic_names import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
+from strandline.cluster.znodes import ConfigResource, ResourceKind
 from strandline.protocol.messages import initialize_share_group_state as initialize
 from strandline.protocol.messages import read_share_group_state_summary as summary
 from strandline.protocol.messages.delete_topics import DeleteTopicsRequest
@@ -127,6 +128,22 @@ def test_what_is_written_after_the_topic_was_deleted_is_found_after_a_restart(
     ends = [world.replica(coordinator.topic, number).log.log_end_offset for number in range(4)]
     assert sum(end > 0 for end in ends) > 1
     world.check()
+
+
+@COORDINATORS
+def test_a_topic_made_by_hand_looks_as_one_that_brokers_make(coordinator: Coordinator) -> None:
+    """Without compaction, or with retention, what was committed would be gone after some days."""
+    world = World(*FOUR_PARTITIONS)
+    world.create_topic("orders")
+    coordinator.find(world, NAMES[0])
+    resource = ConfigResource(ResourceKind.TOPIC, coordinator.topic)
+    expected = world.node.metadata.image.overrides(resource)
+    assert expected
+    world.delete_topic(coordinator.topic)
+    world.create_topic(coordinator.topic, -1)
+    image = world.node.metadata.image
+    assert image.overrides(resource) == expected
+    assert len(image.topics[coordinator.topic].partitions) == 4
 
 
 @COORDINATORS

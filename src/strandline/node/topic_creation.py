@@ -16,8 +16,8 @@ from strandline.cluster.controller import (
     TopicCreated,
     TopicSpec,
     always,
+    as_brokers_make_it,
     create_topics,
-    internal_topic_spec,
 )
 from strandline.cluster.image import ClusterImage
 from strandline.errors import ProtocolError
@@ -74,7 +74,7 @@ class TopicCreation:
     ) -> Decision[TopicCreated]:
         broker = self._settings.broker
         specs = [
-            internal_topic_spec(name, broker, broker_count=image.broker_count) or TopicSpec(name)
+            as_brokers_make_it(TopicSpec(name), broker, broker_count=image.broker_count)
             for name in wanted
             if name not in image.topics
         ]

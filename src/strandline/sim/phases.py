@@ -270,7 +270,8 @@ class Course:
         spec = TopicSpec(CONSUMER_OFFSETS, partitions, min(3, options.brokers))
         assignment = ",".join(":".join(map(str, each)) for each in spec.assignment(options.brokers))
         wishes = {"assignment": assignment, "within": format_us(_BUILD_US)}
-        wishes |= {"cleanup.policy": "compact", "internal.segment.bytes": segment_bytes}
+        # The first is one that brokers accept, in place of their setting; the second counts.
+        wishes |= {"segment.bytes": str(2**20), "internal.segment.bytes": segment_bytes}
         self.workload.perform(Action(0, "create-topic", (CONSUMER_OFFSETS,), wishes))
 
     def _repair(self) -> None:

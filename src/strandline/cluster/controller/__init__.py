@@ -42,7 +42,7 @@ from strandline.cluster.controller.in_sync_proposals import (
     PartitionAltered,
     alter_partitions,
 )
-from strandline.cluster.controller.internal_topics import internal_topic_spec
+from strandline.cluster.controller.internal_topics import as_brokers_make_it, internal_topic_spec
 from strandline.cluster.controller.leader_elections import (
     Elected,
     ElectionKind,
@@ -122,6 +122,7 @@ __all__ = [
     "alter_quotas",
     "alter_reassignments",
     "announce_shutdown",
+    "as_brokers_make_it",
     "become_controller",
     "bootstrap",
     "catch_up",

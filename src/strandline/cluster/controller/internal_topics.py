@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from strandline.cluster.controller.create_topics import TopicSpec
+from dataclasses import replace
+
+from strandline.cluster.controller.create_topics import USE_DEFAULT, TopicSpec
 from strandline.cluster.topic_names import (
     CONSUMER_OFFSETS,
     SHARE_GROUP_STATE,
@@ -57,3 +59,21 @@ def internal_topic_spec(name: str, broker: BrokerConfig, *, broker_count: int) -
             "segment.bytes": str(broker.offsets_topic_segment_bytes),
         },
     )
+
+
+def as_brokers_make_it(spec: TopicSpec, broker: BrokerConfig, *, broker_count: int) -> TopicSpec:
+    """The topic that is wanted; if it is an internal one, with what brokers would give it where
+    nothing else is asked for."""
+    factor = len(spec.assignments[0][1]) if spec.assignments else spec.replication_factor
+    size = broker_count if factor == USE_DEFAULT else factor
+    own = internal_topic_spec(spec.name, broker, broker_count=size)
+    if own is None:
+        return spec
+    wanted = replace(spec, configs={**own.configs, **spec.configs})
+    if spec.assignments:
+        return wanted
+    if spec.partition_count == USE_DEFAULT:
+        wanted = replace(wanted, partition_count=own.partition_count)
+    if factor == USE_DEFAULT:
+        wanted = replace(wanted, replication_factor=own.replication_factor)
+    return wanted

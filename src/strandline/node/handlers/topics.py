@@ -18,6 +18,7 @@ from strandline.cluster.controller import (
     TopicReference,
     TopicSpec,
     always,
+    as_brokers_make_it,
     create_partitions,
     create_topics,
     delete_topics,
@@ -107,9 +108,10 @@ class TopicsHandler:
         permit = self._permit(request, now, is_strict=request.version >= _CREATE_STRICT_SINCE)
 
         def decide(image: ClusterImage, some: Sequence[TopicSpec]) -> Decision[TopicCreated]:
+            count = image.broker_count
             return create_topics(
                 image,
-                some,
+                [as_brokers_make_it(spec, broker, broker_count=count) for spec in some],
                 broker,
                 wanted=wanted,
                 validate_only=body.validate_only,
