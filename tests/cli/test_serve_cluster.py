@@ -266,6 +266,21 @@ def test_zookeeper_must_be_named(tmp_path: Path) -> None:
     assert "host:port" in wrong.err
 
 
+def test_serve_keeps_out_of_a_cluster_over_zookeeper(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    file = tmp_path / "server.properties"
+    file.write_text("zookeeper.connect=zk1:2181,zk2:2181/kafka\n")
+    told = run_here(["serve", "--config", str(file), "--data-dir", str(data)])
+    assert told.code == 2
+    assert "zookeeper.connect" in told.err
+    assert f"strandline broker --config {file}" in told.err
+    set_here = ("--set", "zookeeper.connect=zk1:2181", "--data-dir", str(data))
+    told = run_here(["serve", "--processes", *set_here])
+    assert told.code == 2
+    assert "strandline broker --zookeeper zk1:2181" in told.err
+    assert not data.exists()
+
+
 def test_a_store_that_cannot_be_reached_is_a_sentence() -> None:
     async def start() -> LocalCluster:
         raise StoreUnavailable("No ZooKeeper server of 127.0.0.1:1 answers.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -103,6 +104,8 @@ def serve(
     log_to_standard_error(log_level)
     raise_limit()
     config = load_config(config_path, overrides, data_dir, listen, insecure=insecure)
+    if config.zookeeper_connect:
+        raise click.UsageError(_over_zookeeper(config.zookeeper_connect, config_path, overrides))
     names = [name.strip() for name in (racks or "").split(",") if name.strip()]
     try:
         configs = broker_configs(config, brokers, RealFiles(), racks=names)
@@ -138,6 +141,20 @@ def serve(
             program=PROGRAM if tables is None else (*_PAGE_WITH_TABLES, tables),
         ),
         has_brokers=not processes,
+    )
+
+
+def _over_zookeeper(hosts: str, config_path: str | None, overrides: Sequence[str]) -> str:
+    """What to type in place of `serve`, which would be a cluster of its own on each machine."""
+    is_set_here = any(each.partition("=")[0].strip() == "zookeeper.connect" for each in overrides)
+    words = ["strandline", "broker"]
+    if config_path is not None:
+        words += ["--config", config_path]
+    if is_set_here:
+        words += ["--zookeeper", hosts]
+    return (
+        f"zookeeper.connect is {hosts}, and serve runs a cluster of its own without ZooKeeper. A "
+        f"broker of the cluster over ZooKeeper is started by: {shlex.join(words)}"
     )
 
 
