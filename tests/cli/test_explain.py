@@ -77,6 +77,24 @@ def test_compaction_is_explained_tried_and_done(strandline: Run, spawn: Run, nam
     assert f"{name}-0 on broker 1: " in again
 
 
+def test_what_was_not_compacted_ends_with_1(strandline: Run, spawn: Run, name: str) -> None:
+    fill(strandline, spawn, name, "cleanup.policy=compact", "min.cleanable.dirty.ratio=1")
+    load_factor = "log.cleaner.io.buffer.load.factor"
+    setting = ("configs", "alter", "--broker", "all")
+    assert strandline(*setting, "--set", f"{load_factor}=0.00000001").code == 0
+    try:
+        failed = strandline("compact", name, "--now", "--wait")
+        in_json = strandline("compact", name, "--now", "--wait", "--json")
+        explained = strandline("explain", "compaction", name)
+    finally:
+        assert strandline(*setting, "--delete", load_factor).code == 0
+    assert (failed.code, in_json.code) == (1, 1)
+    assert f"{name}-0 on broker 1: not compacted. " in failed.out
+    assert load_factor in failed.out
+    assert "The last round failed: log.cleaner" in explained.out
+    assert strandline("compact", name, "--now", "--wait").code == 0
+
+
 def test_a_dry_run_names_what_would_go(strandline: Run, spawn: Run, name: str) -> None:
     fill(
         strandline,

@@ -180,6 +180,8 @@ def test_an_override_may_have_equals_signs_and_must_have_one() -> None:
         ("queued.max.request.bytes=1", "must not be above queued.max.request.bytes"),
         ("replica.fetch.wait.max.ms=30001", "must not be above replica.socket.timeout.ms"),
         ("log.cleaner.dedupe.buffer.size=1048576", "above 1 MiB for each of the 1 threads"),
+        ("log.cleaner.io.buffer.load.factor=0", "is 0.0; it must be above 0"),
+        ("log.cleaner.io.max.bytes.per.second=0", "is 0.0; it must be at least 1"),
         ("group.coordinator.rebalance.protocols=consumer", "without classic"),
         ("offsets.topic.compression.codec=5", "from 0 to 4"),
         ("log.cleaner.min.compaction.lag.ms=9223372036854775807", None),

@@ -8,6 +8,7 @@ import pytest
 
 from strandline.errors import ErrorCode, StorageError
 from strandline.node.effects import CleanLog
+from strandline.node.explain.compact import compaction_state
 from strandline.node.follower_role import FollowerRole
 from strandline.node.ledger.keeping import Reason
 from strandline.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -279,6 +280,21 @@ def test_the_pace_is_told_when_it_changes() -> None:
         write(world, T, "a", "a")
         world.advance(BACKOFF_MS)
     assert world.paces == [1000.0]
+
+
+def test_settings_that_leave_no_room_for_a_key_are_told_as_the_problem() -> None:
+    world = World("log.cleaner.io.buffer.load.factor=0.00000001")
+    world.create_topic(T, cleanup_policy="compact", min_cleanable_dirty_ratio="0.01")
+    write(world, T, "a", "a")
+    cleaning, replica = world.node.background.cleaning, world.replica(T)
+    cleaning.ask(replica, world.now)
+    world.advance(1)
+    state = compaction_state(cleaning, replica)
+    assert state["state"] == "idle"
+    problem = str(cleaning.last[replica.log].problem)
+    assert "log.cleaner.io.buffer.load.factor lets it fill 1e-08" in problem
+    cleaning.ask(replica, world.now)
+    assert replica.log not in cleaning.last, "it would be told as the outcome of the new wish"
 
 
 def test_a_round_whose_result_comes_too_late_is_not_told_as_done(world: World) -> None:

@@ -56,9 +56,11 @@ def compact(
             documents = [inspect(cluster, each, "compact", **wish) for each in by_broker]
     if as_json:
         print_json(documents)
-        return
-    for document, replica in _replicas(documents):
-        click.echo(_line(document, replica, waited=wait))
+    else:
+        for document, replica in _replicas(documents):
+            click.echo(_line(document, replica, waited=wait))
+    if wait and any(_problem(each) is not None for _, each in _replicas(documents)):
+        raise click.exceptions.Exit(1)
 
 
 def _holders(cluster: ClusterClient, topic: str, partition: int | None) -> list[BrokerId]:
@@ -82,13 +84,20 @@ def _replicas(documents: list[dict[str, Any]]) -> Iterator[tuple[Document, Docum
             yield document, replica
 
 
+def _problem(replica: Document) -> str | None:
+    """Why the log was not compacted, if it was not."""
+    last = replica["last_round"]
+    problem: str | None = replica["problem"]
+    return last["problem"] if problem is None and last is not None else problem
+
+
 def _line(document: Document, replica: Document, *, waited: bool) -> str:
     name = f"{document['topic']}-{replica['partition']} on broker {document['broker']}"
     if not waited:
         return f"{name}: {'nothing to do' if replica['state'] == 'idle' else replica['state']}"
-    last = replica["last_round"]
-    if replica["problem"] is not None or (last is not None and last["problem"] is not None):
-        return f"{name}: not compacted. {replica['problem'] or last['problem']}"
+    problem, last = _problem(replica), replica["last_round"]
+    if problem is not None:
+        return f"{name}: not compacted. {problem}"
     if last is None:
         return f"{name}: nothing to do"
     return (

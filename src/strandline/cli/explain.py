@@ -229,6 +229,8 @@ def _show_compaction(document: Document, facts: Document) -> None:
         click.echo(f"Time alone makes it due at {_moment(facts['due_at_ms'])}.")
     if facts["problem"] is not None:
         click.echo(f"It is left alone: {facts['problem']}")
+    elif facts["last_round"] is not None and facts["last_round"]["problem"] is not None:
+        click.echo(f"The last round failed: {facts['last_round']['problem']}")
     if facts["state"] in ("running", "waiting"):
         click.echo(f"A round is {facts['state']}.")
     if "dry_run" in facts:

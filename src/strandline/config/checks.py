@@ -206,14 +206,7 @@ def check_broker(values: Mapping[str, Value]) -> list[str]:
             f"connections.max.idle.ms is {idle_ms}; it must be above "
             f"connection.failed.authentication.delay.ms, which is {delay_ms}.",
         )
-    threads = max(1, _number(values, "log.cleaner.threads"))
-    buffer_bytes = _number(values, "log.cleaner.dedupe.buffer.size")
-    if buffer_bytes // threads <= _MEBIBYTE:
-        raise InvalidSetting(
-            "log.cleaner.dedupe.buffer.size",
-            f"log.cleaner.dedupe.buffer.size is {buffer_bytes}; it must be above 1 MiB for each "
-            f"of the {threads} threads of log.cleaner.threads.",
-        )
+    _check_cleaner(values)
     if "classic" not in _items(values, "group.coordinator.rebalance.protocols"):
         raise InvalidSetting(
             "group.coordinator.rebalance.protocols",
@@ -236,6 +229,31 @@ def check_broker(values: Mapping[str, Value]) -> list[str]:
             f"group.max.session.timeout.ms ({session_max}): no member can join a group."
         )
     return warnings
+
+
+def _check_cleaner(values: Mapping[str, Value]) -> None:
+    threads = max(1, _number(values, "log.cleaner.threads"))
+    buffer_bytes = _number(values, "log.cleaner.dedupe.buffer.size")
+    if buffer_bytes // threads <= _MEBIBYTE:
+        raise InvalidSetting(
+            "log.cleaner.dedupe.buffer.size",
+            f"log.cleaner.dedupe.buffer.size is {buffer_bytes}; it must be above 1 MiB for each "
+            f"of the {threads} threads of log.cleaner.threads.",
+        )
+    # Kafka takes the following, and compacts nothing: its cleaner fails, or waits for ever.
+    load_factor = cast("float", values["log.cleaner.io.buffer.load.factor"])
+    if load_factor <= 0:
+        raise InvalidSetting(
+            "log.cleaner.io.buffer.load.factor",
+            f"log.cleaner.io.buffer.load.factor is {load_factor}; it must be above 0, or no key "
+            "has room.",
+        )
+    bytes_per_second = cast("float", values["log.cleaner.io.max.bytes.per.second"])
+    if bytes_per_second < 1:
+        raise InvalidSetting(
+            "log.cleaner.io.max.bytes.per.second",
+            f"log.cleaner.io.max.bytes.per.second is {bytes_per_second}; it must be at least 1.",
+        )
 
 
 def _check_authorizer(values: Mapping[str, Value]) -> list[str]:

@@ -61,7 +61,10 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class LastRound:
-    """How the last round of a log has ended; `problem` is a sentence, or None if all went well."""
+    """How the last round of a log has ended, or why it could not begin.
+
+    `problem` is a sentence, or None if all went well.
+    """
 
     began_ms: int
     ended_ms: int
@@ -148,6 +151,9 @@ class LogCleaner:
         replica.log.roller.roll(now.wall_ms)
         replica.note_flush()
         self.uncleanable.pop(replica.log, None)
+        last = self.last.get(replica.log)
+        if last is not None and last.problem is not None:
+            del self.last[replica.log]  # or it would be told as the outcome of this wish
         self.asked[replica.log] = None
         self._look_after(0, now)
 
@@ -225,6 +231,8 @@ class LogCleaner:
             plan = self._plan(replica, directory, now)
         except (StorageError, InvalidSetting) as error:
             log.error("%s cannot be compacted: %s", replica.topic_partition, error)
+            none = CleaningStats()
+            self.last[replica.log] = LastRound(now.wall_ms, now.wall_ms, none, str(error))
             return False
         if plan is None:
             return False

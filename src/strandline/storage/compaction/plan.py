@@ -31,7 +31,8 @@ class CleanerSettings:
             raise InvalidSetting(
                 "log.cleaner.dedupe.buffer.size",
                 f"log.cleaner.dedupe.buffer.size gives each cleaner {self.dedupe_buffer_bytes} "
-                f"bytes, which is not enough for the offset of a single key.",
+                "bytes, of which log.cleaner.io.buffer.load.factor lets it fill "
+                f"{self.load_factor}: not enough for the offset of a single key.",
             )
 
 
