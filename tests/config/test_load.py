@@ -475,11 +475,24 @@ def test_internal_topics_fit_the_cluster_unless_told() -> None:
             ],
             "it must be less than group.consumer.session.timeout.ms",
         ),
+        (["group.share.heartbeat.interval.ms=1000"], "must not be above"),
+        (["group.share.session.timeout.ms=10000"], "must not be above"),
+        (["group.share.record.lock.duration.ms=1000"], "must not be above"),
+        (["group.share.min.session.timeout.ms=70000"], "must not be above"),
+        (["group.share.assignment.interval.ms=20000"], "must not be above"),
+        (["group.share.max.delivery.count.limit=5", "group.share.delivery.count.limit=6"], "above"),
+        (["group.share.partition.max.record.locks=5000"], "must not be above"),
+        (["group.share.max.share.sessions=1"], "group.share.max.size is 200; it must not be above"),
+        (
+            [
+                "group.share.max.heartbeat.interval.ms=45000",
+                "group.share.heartbeat.interval.ms=45000",
+            ],
+            "it must be less than group.share.session.timeout.ms",
+        ),
     ],
 )
-def test_settings_of_consumer_groups_that_do_not_fit_together(
-    settings: list[str], sentence: str
-) -> None:
+def test_settings_of_groups_that_do_not_fit_together(settings: list[str], sentence: str) -> None:
     with pytest.raises(InvalidSetting, match=sentence):
         load_broker_config(None, settings)
 

@@ -126,7 +126,7 @@ def test_a_member_id_of_36_characters_is_taken(world: World) -> None:
 @pytest.fixture
 def full() -> Iterator[World]:
     """A node with room for one share session, which is taken."""
-    world = World("group.share.max.share.sessions=1")
+    world = World("group.share.max.share.sessions=1", "group.share.max.size=1")
     world.create_topic("orders")
     form_group(world, "orders")
     ShareMember(world, "a").send("orders")

@@ -27,6 +27,18 @@ _CODECS: Final = range(5)
 CONSUMER_ASSIGNORS: Final = ("uniform", "range")
 """The assignors on the broker's side that Kafka brings along."""
 
+_TIMES: Final = ("assignment.interval.ms", "heartbeat.interval.ms", "session.timeout.ms")
+_BOUNDED: Final = {
+    "consumer": _TIMES,
+    "share": (
+        *_TIMES,
+        "delivery.count.limit",
+        "partition.max.record.locks",
+        "record.lock.duration.ms",
+    ),
+}
+"""By kinds of groups, what has a minimum and a maximum that its settings must lie between."""
+
 LIMITS_BY_ADDRESS: Final = "max.connections.per.ip.overrides"
 
 RACK_AWARE_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
@@ -212,7 +224,7 @@ def check_broker(values: Mapping[str, Value]) -> list[str]:
             "group.coordinator.rebalance.protocols",
             "group.coordinator.rebalance.protocols is without classic, which cannot be off.",
         )
-    _check_consumer_groups(values)
+    _check_groups(values)
     _check_selector(values)
     warnings = _check_authorizer(values)
     codec = _number(values, "offsets.topic.compression.codec")
@@ -283,19 +295,22 @@ def _check_authorizer(values: Mapping[str, Value]) -> list[str]:
     return []
 
 
-def _check_consumer_groups(values: Mapping[str, Value]) -> None:
-    for rest in ("assignment.interval.ms", "heartbeat.interval.ms", "session.timeout.ms"):
-        least, most = f"group.consumer.min.{rest}", f"group.consumer.max.{rest}"
-        _check_order(values, least, most)
-        _check_order(values, least, f"group.consumer.{rest}")
-        _check_order(values, f"group.consumer.{rest}", most)
-    heartbeat, session = "group.consumer.heartbeat.interval.ms", "group.consumer.session.timeout.ms"
-    if _number(values, heartbeat) >= _number(values, session):
-        raise InvalidSetting(
-            heartbeat,
-            f"{heartbeat} is {values[heartbeat]}; it must be less than {session}, which is "
-            f"{values[session]}.",
-        )
+def _check_groups(values: Mapping[str, Value]) -> None:
+    for kind, bounded in _BOUNDED.items():
+        for rest in bounded:
+            least, most = f"group.{kind}.min.{rest}", f"group.{kind}.max.{rest}"
+            _check_order(values, least, most)
+            _check_order(values, least, f"group.{kind}.{rest}")
+            _check_order(values, f"group.{kind}.{rest}", most)
+        heartbeat = f"group.{kind}.heartbeat.interval.ms"
+        session = f"group.{kind}.session.timeout.ms"
+        if _number(values, heartbeat) >= _number(values, session):
+            raise InvalidSetting(
+                heartbeat,
+                f"{heartbeat} is {values[heartbeat]}; it must be less than {session}, which is "
+                f"{values[session]}.",
+            )
+    _check_order(values, "group.share.max.size", "group.share.max.share.sessions")
     name = "group.consumer.assignors"
     unknown = [each for each in _items(values, name) if each not in CONSUMER_ASSIGNORS]
     if unknown:
