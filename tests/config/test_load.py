@@ -249,6 +249,32 @@ def test_a_jaas_line_of_no_mechanism_is_told_with_the_name_that_it_should_have()
     )
 
 
+def test_of_a_listeners_settings_those_that_are_for_the_whole_broker_are_told() -> None:
+    own = "listener.name.plaintext"
+    loaded = load_broker_config(
+        overrides=[
+            f"{own}.connections.max.idle.ms=7",
+            f"{own}.connections.max.reauth.ms=7",
+            f"{own}.max.connections=7",
+            f"{own}.message.max.bytes=7",
+            f"{own}.plain.connections.max.reauth.ms=7",
+            f"{own}.plain.ssl.client.auth=required",
+            f"{own}.sasl.enabled.mechanisms=PLAIN",
+            f"{own}.sasl.kerberos.service.name=kafka",
+            f"{own}.ssl.client.auth=required",
+            f"{own}.ssl.principal.mapping.rules=DEFAULT",
+        ]
+    )
+    but = "is accepted but has no effect"
+    assert loaded.warnings == (
+        f"{own}.connections.max.idle.ms {but}: connections.max.idle.ms is not read for one "
+        "listener.",
+        f"{own}.message.max.bytes {but}: message.max.bytes is not read for one listener.",
+        f"{own}.plain.ssl.client.auth {but}: ssl.client.auth is not read for one mechanism.",
+        f"{own}.sasl.kerberos.service.name {but} in Strandline.",
+    )
+
+
 def test_broker_id_is_an_older_name_of_node_id() -> None:
     assert config("broker.id=3").node_id == 3
     assert config("broker.id=3", "node.id=3").node_id == 3

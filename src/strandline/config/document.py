@@ -36,10 +36,11 @@ meant, and so is an older name that has a successor. So is the name of a topic s
 `cleanup.policy`, which Kafka ignores there: its default for all topics has another name,
 `log.cleanup.policy`. Other names that are not known may be those of plugins: they are accepted with
 a warning, have no effect, and are shown without their values, as in Kafka; at run time Kafka stores
-every unknown name, and so does Strandline. Settings of security may be given for one listener
-(`listener.name.<name>.<setting>`, and for SASL `listener.name.<name>.<mechanism>.<setting>`).
-Settings for Kafka's tiered-storage plugins (`rsm.config.`, `rlmm.config.`) are accepted without
-effect.
+every unknown name, and so does Strandline. Settings of security and limits of connections may be
+given for one listener (`listener.name.<name>.<setting>`, and for SASL
+`listener.name.<name>.<mechanism>.<setting>`); of others given so, a warning says that they have no
+effect. Settings for Kafka's tiered-storage plugins (`rsm.config.`, `rlmm.config.`) are accepted
+without effect.
 
 "Changes" says when a broker setting can change: **read-only** at a restart, **per-broker** at run
 time for one broker, **cluster-wide** at run time for one broker or for all of them (the setting of

@@ -15,11 +15,42 @@ from typing import Final, cast
 
 from strandline.config.broker import BrokerConfig
 from strandline.config.definition import BROKER_SETTINGS
+from strandline.config.listener_changes import LIMITS
 from strandline.config.resolve import merge, read_value
+from strandline.config.setting import Service
 from strandline.config.values import Value
 
 SASL_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 """Those that are served."""
+_BY_MECHANISM: Final = frozenset(
+    {
+        "connections.max.reauth.ms",
+        "sasl.jaas.config",
+        "sasl.login.callback.handler.class",
+        "sasl.login.class",
+        "sasl.server.callback.handler.class",
+    }
+)
+"""What is read for one mechanism of a listener."""
+_BY_LISTENER: Final = frozenset(
+    {
+        *LIMITS,
+        *_BY_MECHANISM,
+        *(
+            name
+            for name, setting in BROKER_SETTINGS.items()
+            if name.startswith(("sasl.", "ssl.")) and setting.service is Service.SERVED
+        ),
+    }
+) - {"sasl.jaas.config"}
+"""What is read for one listener; everything else is for the whole broker."""
+
+
+def is_read(setting: str, mechanism: str) -> bool:
+    """Whether it is read for one listener, or for a mechanism of it: in lower case, or ""."""
+    if not mechanism:
+        return setting in _BY_LISTENER
+    return setting in _BY_MECHANISM and mechanism in map(str.lower, SASL_MECHANISMS)
 
 
 class ListenerSettings:

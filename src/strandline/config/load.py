@@ -17,7 +17,7 @@ from strandline.config import checks
 from strandline.config.broker import BrokerConfig, SettingLayers
 from strandline.config.definition import BROKER_SETTINGS, TOPIC_SETTINGS
 from strandline.config.listener_changes import check_stored
-from strandline.config.listener_settings import SASL_MECHANISMS
+from strandline.config.listener_settings import SASL_MECHANISMS, is_read
 from strandline.config.listeners import Listener
 from strandline.config.properties import parse_properties
 from strandline.config.resolve import (
@@ -278,14 +278,12 @@ def _no_effect_warnings(
     warnings: list[str] = []
     for name in sorted(merged):
         of_listener = next((each for each in prefixes if name.startswith(each)), None)
-        if of_listener is not None and listener_base(name) == _JAAS:
-            warnings += _mechanism_warnings(name, of_listener)
+        base = None if of_listener is None else listener_base(name)
+        if of_listener is not None and base is not None:
+            warnings += _listener_warnings(name, of_listener, base)
             continue
         setting = BROKER_SETTINGS.get(name)
-        if setting is None and of_listener is not None:
-            setting = BROKER_SETTINGS.get(listener_base(name) or "")
-            is_followed = setting is not None and setting.service is Service.SERVED
-        elif setting is None or name == _JAAS:
+        if setting is None or name == _JAAS:
             # As in Kafka, brokers read it for one listener and one mechanism only.
             is_followed = False
         else:
@@ -296,12 +294,18 @@ def _no_effect_warnings(
     return warnings
 
 
-def _mechanism_warnings(name: str, prefix: str) -> list[str]:
-    """Of a JAAS line of the listener with that prefix: it is followed for a mechanism only."""
-    known = [each.lower() for each in SASL_MECHANISMS]
-    if name.removeprefix(prefix).removesuffix(f".{_JAAS}") in known:
+def _listener_warnings(name: str, prefix: str, base: str) -> list[str]:
+    """Of the setting `base` for the listener with that prefix, or a mechanism of it."""
+    mechanism = name.removeprefix(prefix).removesuffix(base).removesuffix(".")
+    if is_read(base, mechanism):
         return []
-    return [
-        f"{name} is accepted but has no effect: write {prefix}MECHANISM.{_JAAS}, where MECHANISM "
-        f"is one of {', '.join(known)}."
-    ]
+    if base == _JAAS:
+        known = ", ".join(each.lower() for each in SASL_MECHANISMS)
+        return [
+            f"{name} is accepted but has no effect: write {prefix}MECHANISM.{base}, where "
+            f"MECHANISM is one of {known}."
+        ]
+    if BROKER_SETTINGS[base].service is not Service.SERVED:
+        return [f"{name} is accepted but has no effect in Strandline."]
+    of = "one mechanism" if mechanism and is_read(base, "") else "one listener"
+    return [f"{name} is accepted but has no effect: {base} is not read for {of}."]
