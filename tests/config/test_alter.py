@@ -239,3 +239,61 @@ def test_a_broker_change_is_checked_together_with_the_other_layers() -> None:
     broker = load_broker_config(overrides=["max.connections.per.ip.overrides=10.0.0.1:1"]).config
     limit = [Alteration("max.connections.per.ip", SET, "0")]
     assert alter_broker({}, limit, broker, one_broker=False) == {"max.connections.per.ip": "0"}
+
+
+@pytest.mark.parametrize("one_broker", [True, False])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "background.threads",
+        "log.cleaner.threads",
+        "num.io.threads",
+        "num.network.threads",
+        "num.recovery.threads.per.data.dir",
+        "num.replica.fetchers",
+    ],
+)
+def test_numbers_of_threads_change_to_the_half_or_the_double_at_most(
+    name: str, one_broker: bool
+) -> None:
+    def alter(value: int) -> dict[str, str]:
+        change = [Alteration(name, SET, str(value))]
+        return alter_broker({}, change, broker, one_broker=one_broker)
+
+    broker = load_broker_config(overrides=[f"{name}=5"]).config
+    for value in (2, 5, 10):
+        assert alter(value) == {name: str(value)}
+    for value, rule in ((1, "be at least half the current value 5"), (11, "not be greater than")):
+        with pytest.raises(ProtocolError, match=f"{name}={value}, value should {rule}") as caught:
+            alter(value)
+        assert caught.value.code is ErrorCode.INVALID_REQUEST
+
+
+def test_without_threads_nothing_would_be_compacted() -> None:
+    with pytest.raises(ProtocolError, match="at least 1"):
+        alter_broker({}, [Alteration("log.cleaner.threads", SET, "0")], BROKER, one_broker=True)
+
+
+def test_the_present_number_of_threads_is_that_of_the_broker_that_is_asked() -> None:
+    """Its own value counts before that of all brokers; a deletion is a change, too."""
+    own = {"num.io.threads": "64"}
+    broker = apply_dynamic(BROKER, cluster_wide={}, per_broker=own).config
+    other = [Alteration("max.connections", SET, "5")]
+    assert alter_broker({}, other, broker, one_broker=False) == {"max.connections": "5"}
+    with pytest.raises(ProtocolError, match="at least half the current value 64"):
+        alter_broker(own, [Alteration("num.io.threads", DELETE, None)], broker, one_broker=True)
+
+
+def test_a_broker_may_begin_with_any_number_of_threads() -> None:
+    stored = [("num.io.threads", "64")]
+    replaced = replace_broker(stored, BROKER, one_broker=True, is_running=False)
+    assert replaced == dict(stored)
+    with pytest.raises(ProtocolError, match="double the current value 8"):
+        replace_broker(stored, BROKER, one_broker=True)
+
+
+def test_a_setting_without_effect_is_told_when_it_changes_first() -> None:
+    first = apply_dynamic(BROKER, cluster_wide={"num.io.threads": "9"}, per_broker={})
+    assert first.warnings == ("num.io.threads is accepted but has no effect in Strandline.",)
+    again = apply_dynamic(first.config, cluster_wide={"num.io.threads": "10"}, per_broker={})
+    assert again.warnings == ()

@@ -26,6 +26,7 @@ from strandline.config.load import (
 )
 from strandline.config.resolve import LISTENER_PREFIX
 from strandline.config.setting import Setting, Update
+from strandline.config.thread_changes import check_threads
 from strandline.config.values import Kind, format_value
 from strandline.errors import ErrorCode, InvalidSetting, ProtocolError
 
@@ -118,10 +119,14 @@ def replace_broker(
     *,
     one_broker: bool,
     check: BrokerCheck = always,
+    is_running: bool = True,
 ) -> dict[str, str]:
-    """The dynamic settings of one broker or of all after the older AlterConfigs."""
+    """The dynamic settings of one broker or of all after the older AlterConfigs.
+
+    A broker that is not running yet may begin with any number of threads.
+    """
     replaced = _replaced(settings)
-    _check_broker(replaced, broker, replaced, check, one_broker=one_broker)
+    _check_broker(replaced, broker, replaced, check, one_broker=one_broker, is_running=is_running)
     return replaced
 
 
@@ -231,6 +236,7 @@ def _check_broker(
     check: BrokerCheck,
     *,
     one_broker: bool,
+    is_running: bool = True,
 ) -> None:
     """Raise INVALID_REQUEST unless these can be the dynamic settings of one broker or of all.
 
@@ -258,6 +264,8 @@ def _check_broker(
                 check_opened(broker, altered)
             _check_listeners(stored, touched, broker, altered)
             check(altered)
+            if is_running and per_broker is own:  # as all of it comes to on this broker
+                check_threads(broker, altered)
         except InvalidSetting as invalid:
             raise ProtocolError(ErrorCode.INVALID_REQUEST, str(invalid)) from invalid
 

@@ -100,7 +100,7 @@ def settings_of_groups(
 def _broker_settings(
     settings: Mapping[str, str], *, broker: BrokerConfig, one_broker: bool
 ) -> dict[str, str]:
-    return replace_broker(settings.items(), broker, one_broker=one_broker)
+    return replace_broker(settings.items(), broker, one_broker=one_broker, is_running=False)
 
 
 def _allowed(
