@@ -89,6 +89,32 @@ def test_settings(strandline: Run, name: str) -> None:
     assert "did you mean retention.ms? [INVALID_CONFIG]" in wrong.err
 
 
+def test_a_reset_of_what_cannot_have_been_set_is_told(strandline: Run, name: str) -> None:
+    strandline("topics", "create", name, "--config", "retention.ms=5")
+    misspelt = strandline("topics", "alter", name, "--delete-config", "retention.mss")
+    assert misspelt == (
+        0,
+        f"Changed 0 settings of topic '{name}'.\n",
+        "retention.mss is not a topic setting; did you mean retention.ms?\n",
+    )
+    both = ("--delete", "nope", "--delete", "retention.ms")
+    reset = strandline("configs", "alter", "--topic", name, *both)
+    assert reset.out == f"Changed 1 setting of topic '{name}'.\n"
+    assert reset.err == "nope is not a topic setting.\n"
+    of_group = strandline("configs", "alter", "--group", name, "--delete", "foo")
+    assert "foo is not a group setting." in of_group.err
+    of_broker = strandline("configs", "alter", "--broker", "all", "--delete", "node.id")
+    assert of_broker.err == "node.id cannot change at run time.\n"
+    assert "Changed 0 settings" in of_broker.out
+
+
+def test_a_reset_of_a_plugins_setting_is_told_as_a_change(strandline: Run) -> None:
+    setting = ("configs", "alter", "--broker", "all")
+    assert strandline(*setting, "--set", "my.plugin.url=x").code == 0
+    reset = strandline(*setting, "--delete", "my.plugin.url")
+    assert (reset.out, reset.err) == ("Changed 1 setting of all brokers.\n", "")
+
+
 def test_settings_of_brokers(strandline: Run) -> None:
     own = strandline("configs", "describe", "--broker", "1").out
     assert "log.dirs" in own

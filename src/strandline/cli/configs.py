@@ -89,13 +89,18 @@ def alter(
     bootstrap: str | None,
 ) -> None:
     """Set or reset settings of a topic, group, broker, or all brokers; others stay."""
+    # The other commands start without the tables of settings.
+    from strandline.cli.reset_names import names_that_count
+
     resource = _resource(topic, group, broker)
     values = parse_assignments(assignments, "--set")
     if not values and not deleted:
         raise click.UsageError("Nothing to change: give --set NAME=VALUE or --delete NAME.")
     with open_cluster(bootstrap) as client:
-        ConfigAdmin(client).alter(resource, set_to=values, reset=deleted, validate_only=dry_run)
-    count = counted(len(values) + len(set(deleted)), "setting")
+        admin = ConfigAdmin(client)
+        reset = names_that_count(admin, resource, deleted)
+        admin.alter(resource, set_to=values, reset=deleted, validate_only=dry_run)
+    count = counted(len(values) + len(reset), "setting")
     click.echo(f"{'Would change' if dry_run else 'Changed'} {count} of {resource}.")
 
 

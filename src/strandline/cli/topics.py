@@ -160,16 +160,19 @@ def alter(
     bootstrap: str | None,
 ) -> None:
     """Add partitions to the topic NAME, or change its settings."""
+    # The other commands start without the tables of settings.
+    from strandline.cli.reset_names import names_that_count
+
     values = parse_assignments(settings, "--config")
     if partitions is None and not values and not deleted:
         raise click.UsageError("Nothing to change: give --partitions, --config or --delete-config.")
     with open_cluster(bootstrap) as client:
         admin = Admin(client)
         if values or deleted:
-            admin.configs.alter(Resource.topic(name), set_to=values, reset=deleted)
-            click.echo(
-                f"Changed {counted(len(values) + len(set(deleted)), 'setting')} of topic '{name}'."
-            )
+            topic = Resource.topic(name)
+            reset = names_that_count(admin.configs, topic, deleted)
+            admin.configs.alter(topic, set_to=values, reset=deleted)
+            click.echo(f"Changed {counted(len(values) + len(reset), 'setting')} of {topic}.")
         if partitions is not None:
             admin.topics.add_partitions(name, partitions)
             click.echo(f"Topic '{name}' now has {counted(partitions, 'partition')}.")
