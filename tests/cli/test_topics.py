@@ -215,3 +215,10 @@ def test_records_are_deleted_as_a_file_of_kafkas_tool_says(
 def test_what_to_delete_must_be_said(alone: Run, words: tuple[str, ...]) -> None:
     said = alone("topics", "delete-records", *words)
     assert (said.code, said.out) == (2, "")
+
+
+def test_settings_of_one_broker_change_where_the_system_chose_its_port(strandline: Run) -> None:
+    """The port was held against the 0 of the settings, and every change was refused."""
+    for change in (("--set", "max.connections=55"), ("--delete", "max.connections")):
+        changed = strandline("configs", "alter", "--broker", "1", *change)
+        assert (changed.code, changed.out) == (0, "Changed 1 setting of broker 1.\n"), changed.err

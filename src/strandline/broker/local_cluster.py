@@ -217,7 +217,10 @@ class LocalCluster:
     def _reserve_ports(self) -> None:
         for broker_id, config in self._configs.items():
             listeners = with_ports(config.listeners, self._ports)
-            self._configs[broker_id] = replace(config, listeners=listeners)
+            # As if the ports had been given: later changes are held against these settings.
+            static = {**config.layers.static, "listeners": ",".join(map(str, listeners))}
+            layers = replace(config.layers, static=static)
+            self._configs[broker_id] = replace(config, listeners=listeners, layers=layers)
 
     # -- the network -------------------------------------------------------------------------
 
