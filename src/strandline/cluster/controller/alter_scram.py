@@ -55,9 +55,7 @@ class ScramAltered:
     refusal: Refusal | None = None
 
 
-def alter_scram(
-    image: ClusterImage, changes: Sequence[ScramChange]
-) -> Decision[ScramAltered]:
+def alter_scram(image: ClusterImage, changes: Sequence[ScramChange]) -> Decision[ScramAltered]:
     """Results by first mention of each user.
 
     Refusals: UNACCEPTABLE_CREDENTIAL, UNSUPPORTED_SASL_MECHANISM, DUPLICATE_RESOURCE,
