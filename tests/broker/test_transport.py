@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import Iterator
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from random import Random
@@ -36,6 +38,8 @@ class Host:
         self.ended_by: list[str | None] = []
         self.received: list[int] = []
         self.now_ms = 0
+        self.later: deque[Callable[[], None]] = deque()
+        """What is to be called in the next rounds."""
 
     def receive(self, party: object, frame: memoryview, now: Instant) -> None:
         self.received.append(len(frame))
@@ -47,7 +51,8 @@ class Host:
 
     def end_soon(self) -> None: ...
 
-    def call_soon(self, callback: object) -> None: ...
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        self.later.append(callback)
 
     def call_in_turn(self, callback: object) -> None: ...
 
@@ -56,6 +61,11 @@ class Host:
         self.ended_by.append(reason)
 
     def watch(self, transport: object, *, read: bool, write: bool) -> None: ...
+
+    def round(self) -> None:
+        """What a loop calls in its next round, but sockets."""
+        for _ in range(len(self.later)):
+            self.later.popleft()()
 
 
 @pytest.fixture
@@ -74,9 +84,17 @@ def log_in(directory: Path) -> File:
     return file
 
 
-def transport_of(host: Host, stream: PlainStream) -> Transport[Party]:
+def transport_of(
+    host: Host, stream: PlainStream, kind: type[Transport[Party]] = Transport
+) -> Transport[Party]:
     pool = BufferPool(1, FrameMemory(1 << 30))
-    return Transport(host, Party(), stream, shared=SharedBuffer(), pool=pool)
+    return kind(host, Party(), stream, shared=SharedBuffer(), pool=pool)
+
+
+class Slow(Transport[Party]):
+    """One whose frames take so long that each is handed on in a round of its own."""
+
+    slice_ns = 0
 
 
 @pytest.mark.parametrize("is_cut", [True, False])
@@ -214,6 +232,7 @@ def test_frames_of_all_sizes_come_whole_and_in_their_order(
     ours, theirs = loopback
     host = Keeper()
     transport = transport_of(host, PlainStream(ours))
+    transport.update_watch()
     frames = [
         Random(size + n).randbytes(size) for n in range(3) for size in (*SIZES, *reversed(SIZES))
     ]
@@ -224,7 +243,9 @@ def test_frames_of_all_sizes_come_whole_and_in_their_order(
             while rest and there > 0:
                 sent = theirs.send(rest[:there])
                 rest, there = rest[sent:], there - sent
-        transport.on_readable()
+        if transport.watching[0]:
+            transport.on_readable()
+        host.round()
         assert not transport.closed
     assert host.frames == frames
 
@@ -246,3 +267,96 @@ def test_the_end_within_a_large_frame_ends_the_connection(
     while not transport.closed:
         transport.on_readable()
     assert (host.frames, host.ended_by) == ([], [None])
+
+
+def small_frames(count: int) -> bytes:
+    return b"".join((4).to_bytes(4, "big") + number.to_bytes(4, "big") for number in range(count))
+
+
+def numbers(frames: list[bytes]) -> list[int]:
+    return [int.from_bytes(each, "big") for each in frames]
+
+
+def test_frames_that_take_long_are_handed_on_in_slices(
+    pair: tuple[socket.socket, socket.socket],
+) -> None:
+    """So that others have their turns, and answers leave in between; nothing is read meanwhile."""
+
+    class Busy(Keeper):
+        def receive(self, party: object, frame: memoryview, now: Instant) -> None:
+            super().receive(party, frame, now)
+            time.sleep(transport.slice_ns / 2e9)
+
+    ours, theirs = pair
+    host = Busy()
+    transport = transport_of(host, PlainStream(ours))
+    transport.update_watch()
+    theirs.sendall(small_frames(20) + small_frames(1)[:3])
+    transport.on_readable()
+    rounds = 1
+    while host.later:
+        assert len(host.frames) <= 2 * rounds, "a slice ends"
+        assert not transport.watching[0]
+        host.round()
+        rounds += 1
+    assert numbers(host.frames) == [*range(20)]
+    assert transport.watching == (True, False)
+    theirs.sendall(small_frames(1)[3:])
+    transport.on_readable()
+    assert numbers(host.frames) == [*range(20), 0]
+
+
+def test_what_waits_for_its_turn_waits_for_a_slow_reader_too(
+    tmp_path: Path, pair: tuple[socket.socket, socket.socket]
+) -> None:
+    ours, theirs = pair
+    host = Keeper()
+    transport = transport_of(host, PlainStream(ours), Slow)
+    transport.update_watch()
+    theirs.sendall(small_frames(3))
+    transport.on_readable()
+    assert numbers(host.frames) == [0]
+    transport.send([LogSlice(log_in(tmp_path), 0, LENGTH, Offset(0), Offset(1))])
+    for _ in range(3):
+        host.round()
+    assert numbers(host.frames) == [0], "the answer has not left"
+    assert transport.watching == (False, True)
+    received = 0
+    while transport.has_unsent_output:
+        received += len(theirs.recv(1 << 20))
+        transport.on_writable()
+    assert numbers(host.frames) == [0, 1]
+    while host.later:
+        host.round()
+    assert numbers(host.frames) == [0, 1, 2]
+    assert transport.watching == (True, False)
+
+
+def test_a_pause_does_not_lose_the_turn_of_what_waits(
+    pair: tuple[socket.socket, socket.socket],
+) -> None:
+    ours, theirs = pair
+    host = Keeper()
+    transport = transport_of(host, PlainStream(ours), Slow)
+    transport.update_watch()
+    theirs.sendall(small_frames(3))
+    transport.on_readable()
+    host.later.clear()  # as a server does that is paused
+    transport.look_again()
+    while host.later:
+        host.round()
+    assert numbers(host.frames) == [0, 1, 2]
+
+
+def test_a_connection_that_ends_while_frames_wait_hands_on_no_more(
+    pair: tuple[socket.socket, socket.socket],
+) -> None:
+    ours, theirs = pair
+    host = Keeper()
+    transport = transport_of(host, PlainStream(ours), Slow)
+    theirs.sendall(small_frames(3))
+    transport.on_readable()
+    transport.close(None)
+    while host.later:
+        host.round()
+    assert numbers(host.frames) == [0]

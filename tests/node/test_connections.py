@@ -8,7 +8,7 @@ import struct
 import pytest
 
 from strandline.errors import ErrorCode, InvariantViolated
-from strandline.node.connection import Connection
+from strandline.node.connection import UNSENT_BYTES_MAX, Connection
 from strandline.node.outbox import Outbox
 from strandline.node.purgatory import Purgatory, Watched
 from strandline.node.request import Request
@@ -16,7 +16,10 @@ from strandline.node.timers import Callback, Timer, Timers
 from strandline.protocol.apis import KNOWN, ApiKey
 from strandline.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from strandline.protocol.messages.metadata import MetadataRequest
-from strandline.types import ANONYMOUS, USER, Instant, Principal
+from strandline.storage.log_reader import LogSlice
+from strandline.storage.memory_files import MemoryFiles
+from strandline.types import ANONYMOUS, USER, Instant, Offset, Principal
+from tests.current import current
 from tests.node.messages import batch, fetch, list_offsets, produce, produced, values
 from tests.node.world import World
 
@@ -74,6 +77,23 @@ def test_the_limit_in_flight_stops_the_reading(world: World) -> None:
     world.advance(500)
     assert len(client.answers) == maximum
     assert client.connection.wants_input
+
+
+def test_answers_that_have_not_left_stop_the_reading() -> None:
+    """Also those that wait for one before them; what stays in a log takes no memory."""
+    connection = Connection(1, "localhost", "PLAINTEXT", in_flight_max=10)
+    file = MemoryFiles().open("/log", create=True)
+    waiting, large, records = (connection.open_slot() for _ in range(3))
+    connection.fill(records, [LogSlice(file, 0, 2 * UNSENT_BYTES_MAX, Offset(0), Offset(1))])
+    assert current(connection.wants_input)
+    connection.fill(large, [bytes(UNSENT_BYTES_MAX), b"."])
+    assert not current(connection.wants_input)
+    connection.take_outgoing()
+    assert not current(connection.wants_input)
+    connection.fill(waiting, [b"."])
+    assert not current(connection.wants_input)
+    assert len(connection.take_outgoing()) == 4
+    assert current(connection.wants_input)
 
 
 def test_a_client_that_goes_away_leaves_nothing(world: World) -> None:

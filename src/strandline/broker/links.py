@@ -80,7 +80,7 @@ class Link:
 
 
 class LinkTransport(Transport[Link]):
-    """A transport that reads even while it has something to write.
+    """A transport that reads even while it has something to write, and hands on what it has read.
 
     The other side stops reading while its answers are not taken; if this one did the same, both
     could wait for each other. The node bounds what is asked, and so what waits here.
@@ -89,6 +89,7 @@ class LinkTransport(Transport[Link]):
     __slots__ = ("is_frozen",)
 
     never_waits = True
+    slice_ns = 1 << 62
 
     is_frozen: bool
 

@@ -294,6 +294,7 @@ class Server:
             transport.is_newcomer = False
             read, write = transport.watching
             self.watch(transport, read=read, write=write)
+            transport.look_again()
 
     def call_soon(self, callback: Callable[[], None]) -> None:
         """Have something read in the next round of the loop, unless the server is paused then."""

@@ -23,6 +23,7 @@ from strandline.storage.system_calls import send_range
 
 _SLICE_BYTES: Final = 256 * 1024
 """How much is encrypted at a time, and how much of a log is in memory for that."""
+_DRAINED_BYTES_MAX: Final = 16 * 1024 * 1024
 
 
 class Stream(Protocol):
@@ -111,3 +112,11 @@ def _send(tls: TlsSocket, data: Data, flags: int = 0) -> int:
     if len(data) > _SLICE_BYTES:
         data = memoryview(data)[:_SLICE_BYTES]
     return tls.send(data)
+
+
+def drain(sock: socket.socket, room: memoryview) -> None:
+    """Read what has come and forget it, up to a limit. Raises `OSError`, also where there is no
+    more."""
+    drained = 0
+    while drained < _DRAINED_BYTES_MAX and (count := sock.recv_into(room)):
+        drained += count

@@ -14,17 +14,21 @@ A stream (`streams`) carries the bytes, as they are or within TLS. Of what OpenS
 not handed over yet the loop knows nothing: the transport looks again by itself. The stream is told
 how much of a frame is missing, so that the loop need not wake for each piece.
 
-Writing (`outgoing`). Answers are sent at once if the socket takes them; the rest waits and the
-node's limit of requests in flight keeps that rest bounded.
+One read may hold thousands of small frames. After `slice_ns` those that are left wait for the next
+round of the loop, so that others are served and answers leave. Nothing is read meanwhile.
+
+Writing (`outgoing`). Answers are sent at once if the socket takes them. While a rest waits, nothing
+is read or handed on; `wants_input` bounds what collects before anything is sent.
 """
 
 from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from struct import Struct
+from time import monotonic_ns
 from typing import Final, Generic
 
 from strandline.broker.outgoing import BrokenRange, Outgoing
@@ -35,7 +39,7 @@ from strandline.broker.receive_buffers import (
     LargeFrame,
     SharedBuffer,
 )
-from strandline.broker.streams import Stream
+from strandline.broker.streams import Stream, drain
 from strandline.broker.transport_host import Host, PartyT
 from strandline.errors import StorageError
 from strandline.node.effects import Chunk
@@ -46,7 +50,6 @@ _SIZE: Final = Struct(">i")
 _READING: Final = (True, False)
 """What is watched for nearly always."""
 _LARGE_PART_BYTES: Final = RECEIVE_BUFFER_BYTES // 2
-_DRAINED_BYTES_MAX: Final = 16 * 1024 * 1024
 
 
 class Transport(Generic[PartyT]):
@@ -57,6 +60,8 @@ class Transport(Generic[PartyT]):
 
     never_waits = False
     """Whether its large frames are read even beyond the memory for them."""
+    slice_ns = 2_000_000
+    """After so long it hands on no further frame in one round; a newcomer after each."""
 
     __slots__ = (
         "_has_turn",
@@ -97,8 +102,7 @@ class Transport(Generic[PartyT]):
         self.is_turned_out = False
         """Whether it was closed for what it has sent."""
         self.last_active_ms = 0
-        """When bytes came or went last, of whatever is under way. The owner says when an answer is
-        sent, since it knows the time."""
+        """When bytes came or went last. The owner, which knows the time, says so of answers."""
         self._shared = shared
         self._pool = pool
         self._large: LargeFrame | None = None
@@ -107,7 +111,7 @@ class Transport(Generic[PartyT]):
         self._is_partial = False
         """Whether the stream was told that a frame has arrived in part."""
         self._has_turn = False
-        """Whether a newcomer waits for its turn."""
+        """Whether frames that are here wait for their turn: nothing is read before."""
         self._is_starved = False
         """Whether the frame that arrives waits for memory."""
         self._outgoing = Outgoing(stream)
@@ -135,12 +139,17 @@ class Transport(Generic[PartyT]):
     def _read_again(self) -> None:
         """There is more input than the loop knows of, for when it may be read."""
         if self.watching[0] and not self.closed:
-            host = self._host
-            (host.call_in_turn if self.is_newcomer else host.call_soon)(self._look_again)
+            self._call_later(self._look_again)
+
+    def _call_later(self, callback: Callable[[], None]) -> None:
+        host = self._host
+        (host.call_in_turn if self.is_newcomer else host.call_soon)(callback)
 
     def look_again(self) -> None:
-        """The loop was not asked for a while: there may be input that it knows nothing of."""
-        if self._stream.is_buffering:
+        """The loop was not asked for a while, or by another way: it may not know of all input."""
+        if self._has_turn:
+            self._call_later(self._take_turn)
+        elif self._stream.is_buffering:
             self._read_again()
 
     def _look_again(self) -> None:
@@ -177,6 +186,7 @@ class Transport(Generic[PartyT]):
         now = self._host.begin()
         self.last_active_ms = now.monotonic_ms
         missing = 0
+        slice_end_ns = monotonic_ns() + (0 if self.is_newcomer else self.slice_ns)
         wants_input = connection.wants_input
         while end - position >= 4 and wants_input:
             (size,) = _SIZE.unpack_from(view, position)
@@ -202,23 +212,22 @@ class Transport(Generic[PartyT]):
             if self.closed:
                 return
             wants_input = connection.wants_input
-            if self.is_newcomer:
+            if position < end and monotonic_ns() >= slice_end_ns:
+                self._has_turn = wants_input
                 break
         if position < end:
             self._leftover = bytes(view[position:end])
         if missing or self._is_partial:
             self._is_partial = missing > 0
             self._stream.expect(missing)
-        self._is_held_back = not wants_input
-        if self.is_newcomer and position and position < end and wants_input:
-            self._is_held_back = True
-            self._wait_for_turn()
-        if not wants_input or self._is_starved or self.watching != _READING:
+        self._is_held_back = self._has_turn or not wants_input
+        if self._has_turn:
+            self._call_later(self._take_turn)
+        if self._is_held_back or self._is_starved or self.watching != _READING:
             self.update_watch()
 
     def _read_on_here(self, end: int, wanted: int) -> int:
-        """Go on reading behind what is in the shared buffer, up to the end of a large frame. It is
-        returned how far there is something now."""
+        """Read on in the shared buffer to the end of a large frame; returns where input ends."""
         whole, receive = self._shared.whole, self._stream.receive
         if wanted > len(whole) or self.is_newcomer:
             return end
@@ -235,10 +244,8 @@ class Transport(Generic[PartyT]):
         if self.closed or not self._is_starved:
             return
         self._is_starved = False
-        if self._large is None:
-            self._is_held_back = True
-            self.resume()
-        self.update_watch()
+        self._is_held_back = self._large is None
+        self.resume()
 
     def _read_large(self, large: LargeFrame) -> None:
         wanted = large.wanted
@@ -274,14 +281,17 @@ class Transport(Generic[PartyT]):
     def _wait_for_turn(self) -> None:
         if self._is_held_back and not self._has_turn:
             self._has_turn = True
-            self._host.call_in_turn(self._take_turn)
+            self._call_later(self._take_turn)
 
     def _take_turn(self) -> None:
-        self._has_turn = False
-        self._go_on()
+        if self._has_turn:
+            self._has_turn = False
+            self._go_on()
+            self.update_watch()
 
     def _go_on(self) -> None:
-        if self._is_held_back and not self._outgoing.pending and self.connection.wants_input:
+        is_due = self._is_held_back and not (self._has_turn or self._outgoing.pending)
+        if is_due and self.connection.wants_input:
             leftover, self._leftover = self._leftover, b""
             # A copy of its own: handling a frame may patch it, and `bytes` cannot be written to.
             try:
@@ -343,7 +353,7 @@ class Transport(Generic[PartyT]):
         if self.closed:
             return
         write = bool(self._outgoing.pending)
-        read = not write and not self._is_starved and self.connection.wants_input
+        read = not (write or self._has_turn or self._is_starved) and self.connection.wants_input
         if (read, write) != self.watching:
             self._watch(read=read, write=write)
 
@@ -363,15 +373,10 @@ class Transport(Generic[PartyT]):
         """
         if self.closed:
             return
-        drained = 0
         with suppress(OSError):  # also when there is no more input
             self._stream.say_goodbye()
             self.socket.shutdown(socket.SHUT_WR)
-            while drained < _DRAINED_BYTES_MAX:
-                count = self.socket.recv_into(self._shared.whole)
-                if not count:
-                    break
-                drained += count
+            drain(self.socket, self._shared.whole)
         self.close(None)
 
     def turn_out(self, reason: str) -> None:
@@ -387,6 +392,7 @@ class Transport(Generic[PartyT]):
         self._outgoing.pending.clear()
         self._large = None
         self._leftover = b""
+        self._has_turn = self._is_held_back = False
         self._pool.memory.give_back(self)
         self._host.disconnected(self, reason)
         self._stream.say_goodbye()

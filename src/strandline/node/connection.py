@@ -3,18 +3,23 @@
 Kafka promises that a connection's answers come in the order of its requests. Kafka itself keeps
 one request per connection in work; here several are, so that a pipelining client is not slowed to
 one request per round trip, and answers that are ready early wait in their slot until it is their
-turn. The number of open slots is bounded: at `in_flight_max` the driver stops reading from that
-connection until answers have left.
+turn. Both the number of open slots and the bytes of answers that have not left are bounded: at
+`in_flight_max` and `UNSENT_BYTES_MAX` the driver stops reading from that connection until answers
+have left.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from strandline.errors import InvariantViolated
 from strandline.protocol.framing import FRAME_BYTES_MAX
+from strandline.storage.log_reader import LogSlice
 from strandline.types import ANONYMOUS, Instant, Principal
+
+UNSENT_BYTES_MAX: Final = 1024 * 1024
+"""No further request is read while answers hold more memory than that. One answer may."""
 
 if TYPE_CHECKING:
     from strandline.node.effects import Chunk, ConnectionId
@@ -49,10 +54,12 @@ class Forgettable(Protocol):
 class Slot:
     """The place of one answer in its connection's order."""
 
-    __slots__ = ("chunks",)
+    __slots__ = ("chunks", "size")
 
     def __init__(self) -> None:
         self.chunks: list[Chunk] | None = None
+        self.size = 0
+        """Bytes of memory that the answer takes: what stays in a log takes none."""
 
 
 class Connection:
@@ -74,6 +81,7 @@ class Connection:
         "principal",
         "protocol",
         "slots",
+        "unsent_bytes",
     )
 
     def __init__(
@@ -102,6 +110,9 @@ class Connection:
         """Until when nothing is read, since the client is beyond a quota."""
         self.slots: deque[Slot] = deque()
         self.outgoing: list[Chunk] = []
+        self.unsent_bytes = 0
+        """What the answers that were filled in take. The few bytes of those that take a fast path
+        past all slots are not counted."""
         self.parked: dict[Forgettable, None] = {}
         self.closing: str | None = None
         self.fast_path: FastPath | None = None
@@ -110,11 +121,12 @@ class Connection:
 
     @property
     def wants_input(self) -> bool:
-        """Whether another request may be read: the connection lives, has room in flight, and its
-        client is within its quotas."""
+        """Whether another request may be read: the connection lives, has room in flight and for
+        answers, and its client is within its quotas."""
         return (
             self.closing is None
             and len(self.slots) < self.in_flight_max
+            and self.unsent_bytes <= UNSENT_BYTES_MAX
             and self.muted_until_ms is None
         )
 
@@ -145,6 +157,8 @@ class Connection:
         if slot.chunks is not None:
             raise InvariantViolated("A request was answered twice.")
         slot.chunks = chunks
+        slot.size = sum(len(chunk) for chunk in chunks if not isinstance(chunk, LogSlice))
+        self.unsent_bytes += slot.size
         slots = self.slots
         while slots and slots[0].chunks is not None:
             self.outgoing += slots.popleft().chunks  # type: ignore[arg-type]  # not None: just checked
@@ -152,4 +166,5 @@ class Connection:
     def take_outgoing(self) -> list[Chunk]:
         """Hand over the bytes whose turn has come."""
         chunks, self.outgoing = self.outgoing, []
+        self.unsent_bytes = sum(slot.size for slot in self.slots)
         return chunks
