@@ -283,3 +283,11 @@ def test_decisions_are_those_of_a_naive_twin(
     assert operation not in made.operations(BOB, "nowhere", TOPIC, name) or (
         made.authorize(BOB, "nowhere", operation, TOPIC, name).is_allowed
     )
+
+
+def test_decisions_about_names_that_no_topic_has_are_not_remembered() -> None:
+    """They are as long as clients like."""
+    found = authorizer(acl(pattern=PatternType.PREFIXED, name="o"))
+    for length in (249, 250, 32_000):
+        assert found.authorize(ALICE, "10.0.0.1", READ, TOPIC, "o" * length).is_allowed
+    assert [len(key[-1]) for key in found._remembered] == [249]

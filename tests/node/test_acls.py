@@ -326,7 +326,7 @@ def test_the_audit_log_is_bounded(caplog: pytest.LogCaptureFixture) -> None:
 
     def deny(count: int, at_ms: int) -> None:
         for number in range(count):
-            asked = Asked(ANONYMOUS, "h", "PRODUCE", WRITE, TOPIC, f"{at_ms}-{number}")
+            asked = Asked(ANONYMOUS, "h", "PRODUCE", WRITE, TOPIC, f"{at_ms}-{number}".ljust(1000))
             audit.note(
                 asked,
                 verdict=Verdict(False, "no"),
@@ -338,6 +338,7 @@ def test_the_audit_log_is_bounded(caplog: pytest.LogCaptureFixture) -> None:
     deny(5000, 1000)
     assert len(lines(caplog)) == LINES_PER_SECOND
     assert len(audit.denials) == 1000
+    assert max(len(each.resource) for each in audit.denials) == 300
     deny(1, 2000)
     assert lines(caplog)[-1]["suppressed"] == 5000 - LINES_PER_SECOND
     assert max(len(record.getMessage()) for record in caplog.records) < 1000

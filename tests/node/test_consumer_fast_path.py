@@ -329,3 +329,23 @@ def test_no_quota_and_no_session_is_missed() -> None:
     assert limited.connection.fast_path is None
     world.node.connections.forget_fast_paths()
     assert client.connection.fast_path is None
+
+
+@pytest.mark.parametrize(("partitions", "known"), [(64, 64), (100, 59)])
+def test_what_is_learnt_of_many_partitions_is_bounded(partitions: int, known: int) -> None:
+    """A client may ask for them in any order; librdkafka begins with another one each time."""
+    world = World()
+    world.create_topic("orders", 100)
+    connection = world.connect().connection
+    most = 0
+    for first in range(partitions):
+        order = [(first + number) % partitions for number in range(partitions)]
+        message = fetch(*[("orders", number, 0) for number in order], max_wait_ms=0)
+        chunks = request_frame(KNOWN[ApiKey.FETCH], 11, 7, "test", message)
+        for _ in range(2):
+            world.receive(connection, memoryview(bytearray(joined(chunks)))[4:])
+            world.node.finish_turn(world.now)
+        path = connection.fast_path
+        assert isinstance(path, ConsumerFastPath)
+        most = max(most, sum(len(each.shapes) for each in path._layouts.values()))
+    assert most == known

@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from strandline.node.effects import Chunk
+from strandline.node.produce_fast_path import ProduceFastPath
 from strandline.protocol.apis import KNOWN, ApiKey
 from strandline.protocol.framing import request_frame
 from strandline.records.batch import iterate_headers
@@ -231,3 +232,24 @@ def test_a_full_disk_leaves_both_ways_alike() -> None:
         assert short.send(plain, frame) == general.send(plain, frame)
     assert short.world.log_bytes("orders") == general.world.log_bytes("orders")
     assert short.world.replica("orders").log.log_end_offset == 3
+
+
+def learnt(world: World, client_id: str, ways: int) -> int:
+    """How many requests are known of one client that asks in so many ways."""
+    connection = world.connect().connection
+    for number in range(ways):
+        message = produce(batch(b"v"), acks=1)
+        message.timeout_ms = number
+        chunks = request_frame(KNOWN[ApiKey.PRODUCE], 9, 7, client_id, message)
+        world.receive(connection, memoryview(bytearray(joined(chunks)))[4:])
+        world.node.finish_turn(world.now)
+    path = connection.fast_path
+    assert isinstance(path, ProduceFastPath)
+    return len(path._shapes)
+
+
+def test_what_is_learnt_of_long_names_is_bounded() -> None:
+    world = World()
+    world.create_topic("orders")
+    assert learnt(world, "a client", 1000) == 1000, "of one that writes to so many partitions"
+    assert learnt(world, "c" * 32_000, 50) <= 8

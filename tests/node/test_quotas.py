@@ -430,11 +430,13 @@ def test_ids_that_clients_make_up_do_not_fill_the_memory(world: World) -> None:
     alter(world, entity(client_id=None), producer_byte_rate=1_000_000.0)
     quotas, client = world.node.quotas, world.connect()
     for number in range(REMEMBERED_MAX + 50):
+        made_up = f"id-{number}".ljust(300 if number % 2 else 1)
         request: Request[Any] = Request(
-            client.connection, world.node.outbox, ApiKey.PRODUCE, 9, 1, f"id-{number}", None
+            client.connection, world.node.outbox, ApiKey.PRODUCE, 9, 1, made_up, None
         )
         quotas.produced(request, 100, world.now)
         request.no_reply()
         client.connection.take_outgoing()
     assert len(quotas._uses) == REMEMBERED_MAX
+    assert max(len(str(key)) for key in quotas._uses) < 250
     assert client.connection.wants_input

@@ -22,7 +22,7 @@ from strandline.node.outbox import Origin, Refused
 from strandline.node.status.broker_document import Certificate
 from strandline.node.why import refusals
 from strandline.node.why.document import page
-from strandline.node.why.refusals import ENTRIES_MAX, LOG_INTERVAL_MS
+from strandline.node.why.refusals import CHARACTERS_MAX, ENTRIES_MAX, LOG_INTERVAL_MS
 from strandline.node.why.rule import Scope
 from strandline.node.why.table import BY_CODE, RULES
 from strandline.protocol.messages.alter_partition import AlterPartitionRequest
@@ -683,3 +683,11 @@ def test_what_is_remembered_is_bounded(cluster: Cluster) -> None:
     kept = cluster.world.node.telemetry.refusals
     assert len(kept) == ENTRIES_MAX
     assert next(iter(kept)).about.topic == "missing-5"
+
+
+def test_names_that_are_remembered_are_cut(cluster: Cluster) -> None:
+    """Clients choose them; no topic has one that long."""
+    send(cluster, b"m", topic="m" * 32_000)
+    [refusal] = cluster.world.node.telemetry.refusals
+    assert refusal.about.topic == "m" * CHARACTERS_MAX + "..."
+    assert len(refusal.message or "") <= CHARACTERS_MAX + 3

@@ -42,6 +42,8 @@ _IMPLIED: Final = {
     Operation.DESCRIBE_CONFIGS: IMPLY_DESCRIBE_CONFIGS,
 }
 _REMEMBERED_MAX: Final = 10_000
+_REMEMBERED_LENGTH_MAX: Final = 249
+"""No topic has a longer name. Clients may ask about names of 32 KiB."""
 
 Entries = Mapping[ResourcePattern, tuple[AclEntry, ...]]
 """All ACLs, by the pattern that they are about."""
@@ -114,6 +116,8 @@ class Authorizer:
     ) -> Verdict:
         """Whether the principal may do that to the resource, asking from that address."""
         key = (principal, host, operation, kind, name)
+        if len(name) > _REMEMBERED_LENGTH_MAX:
+            return self._decide(*key)
         verdict = self._remembered.get(key)
         if verdict is None:
             if len(self._remembered) >= _REMEMBERED_MAX:

@@ -9,6 +9,7 @@ shares a limit, and forgotten when its window is over.
 from __future__ import annotations
 
 from collections.abc import Callable
+from hashlib import sha256
 from math import inf
 from typing import Any, Final, Protocol, TypeVar
 
@@ -29,6 +30,7 @@ from strandline.quotas.entities import (
     CONTROLLER_MUTATION_RATE,
     PRODUCER_BYTE_RATE,
     REQUEST_PERCENTAGE,
+    Entity,
     Limit,
     Limits,
     limit_of,
@@ -41,6 +43,8 @@ from strandline.types import Instant
 REMEMBERED_MAX: Final = 10_000
 """Entities whose use is remembered. Clients choose their ids: when there are more, those that are
 idle are forgotten, or else the one that is known longest."""
+_ID_LENGTH_MAX: Final = 100
+"""Longer ids are remembered by their digests."""
 _KINDS: Final = frozenset(
     {ResourceKind.USER, ResourceKind.CLIENT, ResourceKind.USER_CLIENT, ResourceKind.IP}
 )
@@ -151,7 +155,7 @@ class ClientQuotas:
             return None
         broker = self._settings.broker
         burst_s = broker.controller_quota_window_num * broker.controller_quota_window_size_seconds
-        key = (CONTROLLER_MUTATION_RATE, found.shared_by)
+        key = (CONTROLLER_MUTATION_RATE, _remembered_as(found.shared_by))
         bucket = self._remember(key, lambda: Bucket(burst_s), Bucket, now.monotonic_ms)
 
         def wait(wait_ms: int) -> None:
@@ -191,7 +195,7 @@ class ClientQuotas:
         found = self._find(request, name)
         if found is None:
             return
-        rate = self._rate((name, found.shared_by), now_ms)
+        rate = self._rate((name, _remembered_as(found.shared_by)), now_ms)
         rate.note(amount, now_ms)
         self._throttle(request, min(rate.throttle_ms(found.rate, now_ms), longest_ms), now_ms)
 
@@ -234,3 +238,10 @@ class ClientQuotas:
             return
         connection.muted_until_ms = None
         self._outbox.go_on(connection)
+
+
+def _remembered_as(entity: Entity) -> Entity:
+    client_id = entity.client_id
+    if client_id is None or len(client_id) <= _ID_LENGTH_MAX:
+        return entity
+    return entity._replace(client_id=sha256(client_id.encode()).hexdigest())

@@ -42,6 +42,10 @@ _PREFERRED_REPLICA_SINCE: Final = 11
 _PARTITIONS_MAX: Final = 100
 _SHAPES_MAX: Final = 64
 _LAYOUTS_MAX: Final = 8
+_PART_BYTES: Final = 1024
+_BYTES_MAX: Final = 6 * 1024 * 1024
+"""What all shapes of one connection take: their bytes, and about `_PART_BYTES` per partition. A
+client that names 64 partitions in each order that begins with another of them stays below."""
 _CREDIT_MAX: Final = 64
 """Requests that are learnt beyond those that come again: learning costs more than decoding does,
 and some clients ask for other partitions each time."""
@@ -184,16 +188,19 @@ class _Shape:
 class _Layout:
     """Where the changing fields of requests of one size are, and the requests that were seen."""
 
-    __slots__ = ("form", "shapes", "unpack")
+    __slots__ = ("form", "memory", "shapes", "unpack")
 
     def __init__(self, form: str) -> None:
         self.form = form
+        self.memory = 0
+        """Bytes that its shapes take."""
         self.unpack = Struct(form).unpack
         self.shapes: dict[tuple[bytes, ...], _Shape] = {}
 
 
 class ConsumerFastPath:
-    """The fast path on one connection. Knows at most `_LAYOUTS_MAX` times `_SHAPES_MAX` shapes."""
+    """The fast path on one connection. Knows at most `_LAYOUTS_MAX` times `_SHAPES_MAX` shapes, of
+    `_BYTES_MAX`."""
 
     __slots__ = (
         "_client_id",
@@ -237,14 +244,18 @@ class ConsumerFastPath:
         if form is None:
             return
         size = len(frame)
-        layout = self._layouts.get(size)
-        if layout is None and len(self._layouts) >= _LAYOUTS_MAX:
+        memory = size + _PART_BYTES * len(wanted)
+        if (size not in self._layouts and len(self._layouts) >= _LAYOUTS_MAX) or (
+            memory + sum(each.memory for each in self._layouts.values()) > _BYTES_MAX
+        ):
             self._layouts.clear()
+        layout = self._layouts.get(size)
         if layout is None or len(layout.shapes) >= _SHAPES_MAX or layout.form != form:
             layout = self._layouts[size] = _Layout(form)
         fields = layout.unpack(frame)
         if [*fields[3::2]] == [fetched.fetch_offset for fetched, _ in wanted]:
             layout.shapes[fields[::2]] = _Shape(request, wanted, reader)
+            layout.memory += memory
 
     def maybe_handle(self, frame: memoryview, now: Instant) -> bool:
         """Answer, or have the general way read and park, if the request is of a known shape."""

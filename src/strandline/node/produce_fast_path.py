@@ -51,6 +51,9 @@ _FLEXIBLE_SINCE: Final = 9
 _ZSTD_SINCE: Final = 7
 """Older requests must be looked at for a codec that they may not use."""
 _SHAPES_MAX: Final = 1024
+"""A client without batches for several partitions needs one shape for each partition."""
+_SHAPES_BYTES_MAX: Final = 256 * 1024
+"""Of what is constant in all of them; in memory they take about four times that, and 1 KiB each."""
 
 
 class _Shape:
@@ -152,7 +155,8 @@ _MARK: Final = 0x5A5A_5A5A_5A5A_5A5A
 
 
 class ProduceFastPath:
-    """The fast path on one connection. Knows at most `_SHAPES_MAX` shapes of requests."""
+    """The fast path on one connection. Knows at most `_SHAPES_MAX` shapes of requests, fewer where
+    names are long."""
 
     __slots__ = ("_connection", "_only", "_outbox", "_prefix_end", "_shapes")
 
@@ -181,7 +185,8 @@ class ProduceFastPath:
         else:
             behind, length_bytes = 0, 4
         prefix_end = len(frame) - behind - size - length_bytes
-        if prefix_end != self._prefix_end or len(self._shapes) >= _SHAPES_MAX:
+        shapes_max = min(_SHAPES_MAX, _SHAPES_BYTES_MAX // prefix_end)
+        if prefix_end != self._prefix_end or len(self._shapes) >= shapes_max:
             self._shapes.clear()
             self._prefix_end = prefix_end
         prefix = frame[CORRELATION_END:prefix_end].tobytes()

@@ -81,6 +81,8 @@ class Audit:
         is_allowed, reason, is_by_acl = verdict
         if is_allowed and not self.tells_allowed:
             return
+        if len(asked.resource) > _NAME_CHARACTERS_MAX:
+            asked = asked._replace(resource=asked.resource[:_NAME_CHARACTERS_MAX])
         known = self._allowed if is_allowed else self.denials
         entry = known.get(asked)
         if entry is None:
@@ -104,7 +106,7 @@ class Audit:
             "api": asked.api,
             "operation": asked.operation.word,
             "resource_type": asked.resource_type.word,
-            "resource": asked.resource[:_NAME_CHARACTERS_MAX],
+            "resource": asked.resource,
             "allowed": is_allowed,
             "reason": reason,
         }

@@ -24,6 +24,8 @@ from strandline.types import NO_TOPIC_ID, Instant, TopicPartition
 log = logging.getLogger(__name__)
 
 ENTRIES_MAX: Final = 1000
+CHARACTERS_MAX: Final = 1000
+"""Of each text in an entry: clients may make up names of 32 KiB."""
 LOG_INTERVAL_MS: Final = 60_000
 STEPS: Final = frozenset({ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED})
 """Steps of the protocol that look like errors, and refuse nothing."""
@@ -157,9 +159,11 @@ class Refusals:
         now: Instant,
     ) -> None:
         self.counts[api, code] += 1
+        about = About(_cut(about.topic), about.partition, *map(_cut, about[2:]))
         key = (code, api, about)
         known = self._entries.get(key)
-        client_id, client_host = origin.client_id or "", origin.connection.client_host
+        client_id, client_host = _cut(origin.client_id) or "", origin.connection.client_host
+        message = _cut(message)
         version, end = self._metadata.image.zxid, self._log_end_offset(about)
         if known is None:
             if len(self._entries) >= ENTRIES_MAX:
@@ -207,3 +211,10 @@ def _about_key(key_type: int, key: str) -> About:
     if key_type == _GROUP_KEY:
         return About(group=key or None)
     return About(transactional_id=(key or None) if key_type == _TRANSACTION_KEY else None)
+
+
+def _cut(text: str | None) -> str | None:
+    """What is remembered of a text."""
+    if text is None or len(text) <= CHARACTERS_MAX:
+        return text
+    return f"{text[:CHARACTERS_MAX]}..."
