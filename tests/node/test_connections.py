@@ -14,8 +14,10 @@ from strandline.node.purgatory import Purgatory, Watched
 from strandline.node.request import Request
 from strandline.node.timers import Callback, Timer, Timers
 from strandline.protocol.apis import KNOWN, ApiKey
+from strandline.protocol.framing import REQUEST_ELEMENTS_MAX
 from strandline.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from strandline.protocol.messages.metadata import MetadataRequest
+from strandline.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from strandline.protocol.wire import varint
 from strandline.storage.log_reader import LogSlice
 from strandline.storage.memory_files import MemoryFiles
 from strandline.types import ANONYMOUS, USER, Instant, Offset, Principal
@@ -205,10 +207,23 @@ def test_a_sweep_counts_only_what_it_removes() -> None:
 # -- malformed input -------------------------------------------------------------------------
 
 
+def test_a_request_of_very_many_elements_closes_its_connection(world: World) -> None:
+    """Small as they are in the frame: nothing else is served while they are read."""
+    client = world.connect()
+    most = [MetadataRequestTopic(name="")] * REQUEST_ELEMENTS_MAX
+    client.send(MetadataRequest(topics=most, allow_auto_topic_creation=False), 9)
+    world.turn()
+    assert len(client.answers) == 1
+    client.send(MetadataRequest(topics=[*most, most[0]]), 9)
+    world.turn()
+    assert "too many elements" in (client.closed or "")
+
+
 @pytest.mark.parametrize(
     "frame",
     [
         b"",
+        struct.pack(">hhih", 18, 3, 1, -1) + varint(1001) + b"\x63\x00" * 1001 + b"\x01\x01\x00",
         b"\0",
         b"\0\x12\0\0\0\0\0",
         struct.pack(">hhih", 18, 0, 1, -2),

@@ -29,7 +29,12 @@ from strandline.protocol.declare import (
     uint16,
     uint32,
 )
-from strandline.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from strandline.protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    ForgottenTopic,
+)
 from strandline.protocol.messages.heartbeat import HeartbeatRequest
 from strandline.protocol.messages.list_groups import ListGroupsRequest
 from strandline.protocol.messages.metadata import MetadataRequest, MetadataResponse
@@ -44,6 +49,7 @@ from strandline.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from strandline.protocol.wire import varint
 
 
 @structure
@@ -277,6 +283,27 @@ def test_an_array_of_nothing_cannot_be_declared_readable() -> None:
         schema.decode(Holder, 0, bytes.fromhex("7fffffff"))
 
 
+@pytest.mark.parametrize("count", [0, 1, 3, 200])
+@pytest.mark.parametrize("tags", [0, 1, 200])
+def test_elements_of_all_arrays_and_unknown_tags_are_limited_together(
+    count: int, tags: int
+) -> None:
+    """Also those that are within others: what takes two bytes becomes objects of hundreds."""
+    request = FetchRequest(
+        topics=[
+            FetchTopic(topic="t", partitions=[FetchPartition(partition=n) for n in range(count)])
+        ],
+        forgotten_topics_data=[ForgottenTopic(topic="t", partitions=[*range(count)])],
+    )
+    frame = schema.encode(request, 12)
+    frame = frame[:-1] + varint(tags) + b"\x63\x00" * tags
+    elements = 2 + 2 * count + tags
+    read, end = schema.decode_from(FetchRequest, 12, frame, 0, elements)
+    assert (read, end) == (request, len(frame))
+    with pytest.raises(MalformedFrame, match="too many elements"):
+        schema.decode_from(FetchRequest, 12, frame, 0, elements - 1)
+
+
 def test_misplaced_tags_and_records_are_found_when_the_codec_is_made() -> None:
     @message("0")
     class Inflexible:
@@ -300,6 +327,6 @@ def test_misplaced_tags_and_records_are_found_when_the_codec_is_made() -> None:
 
 def test_the_generated_source_can_be_read() -> None:
     text = schema.codec_source(HeartbeatRequest, 4)
-    assert text.startswith("def decode(buffer, position, limit):\n")
+    assert text.startswith("def decode(buffer, position, limit, elements):\n")
     assert "\ndef encode(message, out, chunks):\n" in text
     assert RECORDS.name not in text

@@ -12,6 +12,7 @@ from typing import Final, TypeVar
 
 from strandline.errors import CorruptRecords, MalformedFrame
 from strandline.protocol.coordinator_log import read_number
+from strandline.protocol.framing import REQUEST_ELEMENTS_MAX
 from strandline.protocol.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
@@ -72,6 +73,6 @@ def version_of(data: bytes) -> int:
 
 def _read(declared: type[T], data: bytes, version: int = 0) -> T:
     try:
-        return decode_from(declared, version, data, _VERSION_BYTES)[0]
+        return decode_from(declared, version, data, _VERSION_BYTES, REQUEST_ELEMENTS_MAX)[0]
     except MalformedFrame as error:
         raise CorruptRecords(str(error)) from error

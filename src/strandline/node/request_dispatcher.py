@@ -16,7 +16,7 @@ from strandline.node.produce_fast_path import JoinedTransaction, ProduceFastPath
 from strandline.node.request import Handler, Request
 from strandline.node.routes import Routes
 from strandline.protocol.apis import KNOWN, ApiKey
-from strandline.protocol.framing import parse_request_header
+from strandline.protocol.framing import REQUEST_ELEMENTS_MAX, parse_request_header
 from strandline.protocol.messages.produce import ProduceRequest
 from strandline.protocol.schema import decode_from
 from strandline.types import Instant
@@ -53,7 +53,9 @@ class RequestDispatcher:
             return
         # Bytes behind the body are left alone, as Kafka does: librdkafka 2.16 sends three of them
         # after a Metadata request for all topics.
-        body: object = decode_from(api.request_class, version, frame, position)[0]
+        body: object = decode_from(
+            api.request_class, version, frame, position, REQUEST_ELEMENTS_MAX
+        )[0]
         request: Request[Any] = Request(
             connection,
             self._outbox,

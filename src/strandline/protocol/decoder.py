@@ -8,7 +8,8 @@ past the end raise (`struct.error`, `IndexError`), and a slice past the end is m
 position only ever grows, so one that went past the end is met by the next read, or by the caller's
 comparison of the final position with the frame's end. What must be checked on the spot is whatever
 allocates or loops by a number from the frame: an array's count is compared with the smallest size
-its elements could have.
+its elements could have. An element of two bytes becomes an object of hundreds, so all elements of
+all arrays, and tagged fields, count against a number that the caller allows.
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ from strandline.protocol.declare import (
 )
 from strandline.protocol.source import Source, fields_of, smallest_element
 
-Decoder: TypeAlias = Callable[[memoryview, int, int], tuple[Any, int]]
-"""(buffer, position, end of the buffer) to (message, position behind it)."""
+Decoder: TypeAlias = Callable[[memoryview, int, int, int], tuple[Any, int]]
+"""(buffer, position, end of the buffer, elements allowed) to (message, position behind it)."""
 
-HEAD: Final = "def decode(buffer, position, limit):"
+HEAD: Final = "def decode(buffer, position, limit, elements):"
 
 _HELPERS: Final[dict[str, Any]] = {
     "unpack_from": unpack_from,
@@ -43,6 +44,7 @@ _HELPERS: Final[dict[str, Any]] = {
     "refuse_null": wire.refuse_null,
     "refuse_length": wire.refuse_length,
     "refuse_count": wire.refuse_count,
+    "refuse_elements": wire.refuse_elements,
     "refuse_tag": wire.refuse_tag,
     "STRING_SIZE_MAX": wire.STRING_BYTES_MAX,
 }
@@ -102,8 +104,9 @@ class _DecoderWriter:
         count = self._read_fixed("tags", "B")
         self._flush()
         if not tagged:
+            skip = f"skip_tagged_fields(buffer, position, limit, {count}, elements)"
             source.line(f"if {count}:")
-            source.line(f"    position = skip_tagged_fields(buffer, position, limit, {count})")
+            source.line(f"    position, elements = {skip}")
             return {}
         values = {each.name: source.fresh(each.name) for each in tagged}
         for each in tagged:
@@ -112,6 +115,7 @@ class _DecoderWriter:
         source.indent()
         source.line(f"if {count} > 127:")
         source.line(f"    {count}, position = read_long_varint(buffer, position - 1)")
+        self._count(count)
         tag, size, end = source.fresh("tag"), source.fresh("size"), source.fresh("end")
         source.line(f"for _ in range({count}):")
         source.indent()
@@ -197,10 +201,15 @@ class _DecoderWriter:
             source.indent()
         room = "limit - position" if least == 1 else f"(limit - position) // {least}"
         source.line(f"if not 0 <= {count} <= {room}: refuse_count({each.name!r})")
+        self._count(count)
         self._elements(each, items, count)
         if nullable:
             source.indent(-1)
         return items
+
+    def _count(self, count: str) -> None:
+        self._source.line(f"elements -= {count}")
+        self._source.line("if elements < 0: refuse_elements()")
 
     def _elements(self, each: Field, items: str, count: str) -> None:
         source = self._source

@@ -24,6 +24,10 @@ from strandline.protocol.wire import Buffer, Chunk, records_size, skip_tagged_fi
 SIZE_BYTES: Final = 4
 FRAME_BYTES_MAX: Final = 100 * 1024 * 1024
 """Kafka's default of `socket.request.max.bytes`."""
+REQUEST_ELEMENTS_MAX: Final = 250_000
+"""What all arrays of one request may hold together. Requests about 100,000 partitions have room;
+reading so many elements takes half a second."""
+_HEADER_TAGS_MAX: Final = 1000
 
 _SIZE: Final = Struct(">i")
 _PEEK: Final = Struct(">hhi")
@@ -165,6 +169,8 @@ def _client_id(frame: memoryview, position: int, size: int) -> tuple[str, int]:
 
 def _skip_tags(frame: memoryview, position: int) -> int:
     try:
-        return skip_tagged_fields(frame, position + 1, len(frame), frame[position])
+        return skip_tagged_fields(
+            frame, position + 1, len(frame), frame[position], _HEADER_TAGS_MAX
+        )[0]
     except IndexError:
         raise MalformedFrame("A header ends inside its tagged fields.") from None

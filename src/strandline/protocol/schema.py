@@ -16,7 +16,7 @@ from strandline.protocol import apis
 from strandline.protocol.declare import Shape, shape_of
 from strandline.protocol.decoder import Decoder, build_decoder, decoder_source
 from strandline.protocol.encoder import Encoder, build_encoder, encoder_source
-from strandline.protocol.wire import Buffer, Chunk
+from strandline.protocol.wire import ANY_NUMBER, Buffer, Chunk
 
 __all__ = [
     "decode",
@@ -49,15 +49,22 @@ def decode(declared: type[T], version: int, buffer: Buffer, position: int = 0) -
 
 
 def decode_from(
-    declared: type[T], version: int, buffer: Buffer, position: int = 0
+    declared: type[T],
+    version: int,
+    buffer: Buffer,
+    position: int = 0,
+    elements_max: int = ANY_NUMBER,
 ) -> tuple[T, int]:
-    """Read a message that something else may follow; returns it and the position behind it."""
+    """Read a message that something else may follow; returns it and the position behind it.
+
+    `elements_max` limits the elements of all its arrays together; more are a `MalformedFrame`.
+    """
     view = buffer if type(buffer) is memoryview else memoryview(buffer)
     shape: Shape = declared.__shape__  # type: ignore[attr-defined]  # put there by @message
     decoder = shape.decoders.get(version) or _decoder(declared, version)
     limit = len(view)
     try:
-        message, end = decoder(view, position, limit)
+        message, end = decoder(view, position, limit, elements_max)
     except (struct.error, IndexError, UnicodeDecodeError) as error:
         raise MalformedFrame(f"{shape.name} version {version} cannot be read: {error}.") from error
     if end > limit:

@@ -25,6 +25,10 @@ COPIED_RECORDS_BYTES_MAX: Final = 16 * 1024
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
 
+ANY_NUMBER: Final = 2**62
+"""Of elements in a message: no limit but its bytes."""
+
+
 class RecordsRange(Protocol):
     """Records that are somewhere else, for instance in a log file: only their size is known here.
 
@@ -76,20 +80,26 @@ def long_string_length(size_plus_one: int) -> bytes:
     return varint(size_plus_one)
 
 
-def skip_tagged_fields(buffer: memoryview, position: int, limit: int, count: int) -> int:
-    """Step over `count` tagged unknown fields. Returns the position behind them.
+def skip_tagged_fields(
+    buffer: memoryview, position: int, limit: int, count: int, elements: int
+) -> tuple[int, int]:
+    """Step over `count` tagged unknown fields. Returns the position behind them, and how many of
+    the `elements` that the message may still have are left.
 
     `count` is its first byte as read; a longer varint is completed from `position`.
     """
     if count > 127:
         count, position = read_long_varint(buffer, position - 1)
+    elements -= count
+    if elements < 0:
+        refuse_elements()
     for _ in range(count):
         _, position = read_long_varint(buffer, position)
         size, position = read_long_varint(buffer, position)
         position += size
         if position > limit:
             raise MalformedFrame("A tagged field reaches past the end of the message.")
-    return position
+    return position, elements
 
 
 @lru_cache(maxsize=4096)
@@ -142,6 +152,11 @@ def refuse_length(field: str) -> NoReturn:
 def refuse_count(field: str) -> NoReturn:
     """An array that claims more elements than the rest of the frame can hold."""
     raise MalformedFrame(f"The field {field} has a count that its frame cannot hold.")
+
+
+def refuse_elements() -> NoReturn:
+    """A message of more elements than are read."""
+    raise MalformedFrame("A message has too many elements.")
 
 
 def refuse_tag(field: str) -> NoReturn:

@@ -30,7 +30,7 @@ from strandline.node.request import Request
 from strandline.node.sparing_log import SparingLog
 from strandline.node.timers import Timer, Timers
 from strandline.protocol.apis import KNOWN, ApiKey
-from strandline.protocol.framing import parse_request_header, peek
+from strandline.protocol.framing import REQUEST_ELEMENTS_MAX, parse_request_header, peek
 from strandline.protocol.messages.sasl_authenticate import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
@@ -164,7 +164,9 @@ class Gate:
         if not api.versions.covers(version):
             raise MalformedFrame(f"Version {version} of {api.name} is not served.")
         header, position = parse_request_header(frame)
-        body: object = decode_from(api.request_class, version, frame, position)[0]
+        body: object = decode_from(
+            api.request_class, version, frame, position, REQUEST_ELEMENTS_MAX
+        )[0]
         return Request(
             self._connection,
             self._authentication.outbox,
