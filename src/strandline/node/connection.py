@@ -74,6 +74,7 @@ class Connection:
         "has_shown_token",
         "id",
         "in_flight_max",
+        "is_busy",
         "listener",
         "muted_until_ms",
         "outgoing",
@@ -106,6 +107,8 @@ class Connection:
         self.frame_bytes_max = FRAME_BYTES_MAX
         """The largest request that is read."""
         self.in_flight_max = in_flight_max
+        self.is_busy = False
+        """Whether the effects of one request go on in later turns: those behind it wait."""
         self.muted_until_ms: int | None = None
         """Until when nothing is read, since the client is beyond a quota."""
         self.slots: deque[Slot] = deque()
@@ -122,11 +125,12 @@ class Connection:
     @property
     def wants_input(self) -> bool:
         """Whether another request may be read: the connection lives, has room in flight and for
-        answers, and its client is within its quotas."""
+        answers, no request before it is under way, and its client is within its quotas."""
         return (
             self.closing is None
             and len(self.slots) < self.in_flight_max
             and self.unsent_bytes <= UNSENT_BYTES_MAX
+            and not self.is_busy
             and self.muted_until_ms is None
         )
 

@@ -50,6 +50,10 @@ class RequestTime:
         now_ms = self._stopwatch() // 1_000_000
         self._spent(request, self._worked_ns * _PERCENT_PER_NS, now_ms)
 
+    def goes_on(self) -> None:
+        """What was parked is worked for again, until `handled`."""
+        self._started_ns = self._stopwatch()
+
     def handled(self) -> None:
         """The handler is done with it, or has parked it."""
         started_ns, self._started_ns = self._started_ns, None

@@ -152,9 +152,11 @@ class Routes:
 
     def _produce(self) -> Mapping[int, Handler]:
         from strandline.node.handlers.produce import ProduceHandler
+        from strandline.node.handlers.produce_slices import ProduceSlices
 
         node = self._node
-        handler = ProduceHandler(node.replicas, node.transactions, node.settings)
+        slices = ProduceSlices(node.timers, node.outbox, node.quotas)
+        handler = ProduceHandler(node.replicas, node.transactions, node.settings, slices)
         return {ApiKey.PRODUCE: handler.handle}
 
     def _fetch(self) -> Mapping[int, Handler]:

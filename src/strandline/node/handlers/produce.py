@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Final
 
 from strandline.cluster.image import ClusterImage
 from strandline.errors import ErrorCode, ProtocolError, StorageError
+from strandline.node.handlers.produce_slices import ProduceSlices, keep_records
 from strandline.node.leader_hints import MISDIRECTED, LeaderHints
 from strandline.node.replica import Replica
 from strandline.node.replica_host import ReplicaHost
 from strandline.node.replicas import Replicas
 from strandline.node.request import Request
 from strandline.node.settings import Settings
+from strandline.node.slices import Slices
 from strandline.node.transaction_access import TransactionAccess
 from strandline.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -53,11 +55,16 @@ class ProduceHandler:
     """Answers Produce, versions 3 to 13."""
 
     def __init__(
-        self, replicas: Replicas, transactions: TransactionAccess, settings: Settings
+        self,
+        replicas: Replicas,
+        transactions: TransactionAccess,
+        settings: Settings,
+        slices: ProduceSlices,
     ) -> None:
         self._replicas = replicas
         self._transactions = transactions
         self._settings = settings
+        self._slices = slices
 
     def handle(self, request: Request[ProduceRequest], now: Instant) -> None:
         """Append every partition's batch, then answer, wait, or stay silent (acks=0)."""
@@ -89,11 +96,7 @@ class ProduceHandler:
         verifier.ask(verification.question(), verified, now)
         if verification.is_over:
             return
-        # The frame belongs to the driver again before the coordinator answers.
-        for topic in body.topic_data:
-            for data in topic.partition_data:
-                if data.records is not None:
-                    data.records = memoryview(bytearray(data.records))
+        keep_records(body)  # the coordinator has not answered yet
 
     def _append_all(
         self,
@@ -101,6 +104,16 @@ class ProduceHandler:
         verification: ProduceVerification | None,
         now: Instant,
     ) -> None:
+        self._slices.begin(request, self._appends(request, verification), now)
+
+    def _appends(
+        self, request: Request[ProduceRequest], verification: ProduceVerification | None
+    ) -> Slices:
+        """Append every batch, and answer when that is decided."""
+        now = yield
+        slices = self._slices
+        refusal: ProtocolError | None = None
+        is_begun = False
         body = request.body
         response = ProduceResponse()
         waiting = _Waiting(request, response, self._replicas.host)
@@ -109,9 +122,16 @@ class ProduceHandler:
             answers = TopicProduceResponse(name=topic.name, topic_id=topic.topic_id)
             response.responses.append(answers)
             for data in topic.partition_data:
+                if is_begun and refusal is None and slices.is_over():
+                    refusal = slices.refusal()
+                    if refusal is None:
+                        now = yield
+                is_begun = True
                 answer = PartitionProduceResponse(index=data.index)
                 answers.partition_responses.append(answer)
                 try:
+                    if refusal is not None:
+                        raise refusal
                     if by_id:
                         replica = self._replicas.leader_by_id(topic.topic_id, data.index)
                     else:
@@ -124,7 +144,7 @@ class ProduceHandler:
                     continue
                 if body.acks == _ACKS_ALL:
                     waiting.add(replica, required, answer, now)
-        waiting.answer_if_decided()
+        waiting.settled()
 
     def _append(
         self,
@@ -266,7 +286,8 @@ class _Waiting:
         self._host = host
         self._request = request
         self._response = response
-        self._pending = 0
+        self._pending = 1
+        """Partitions that are waited for, and one more until all are appended."""
 
     def add(
         self, replica: Replica, required: Offset, answer: PartitionProduceResponse, now: Instant
@@ -280,8 +301,9 @@ class _Waiting:
         deadline_ms = now.monotonic_ms + max(0, self._request.body.timeout_ms)
         replica.await_commit(required, partial(self._decided, answer), deadline_ms=deadline_ms)
 
-    def answer_if_decided(self) -> None:
-        """Answer unless some partition is still waited for."""
+    def settled(self) -> None:
+        """One partition is settled, or all are appended: answer with the last of that."""
+        self._pending -= 1
         if not self._pending:
             _add_hints(self._request, self._response, self._host.metadata.image)
             answer_produce(self._request, self._response)
@@ -289,5 +311,4 @@ class _Waiting:
     def _decided(self, answer: PartitionProduceResponse, code: ErrorCode, now: Instant) -> None:
         del now
         answer.error_code = code
-        self._pending -= 1
-        self.answer_if_decided()
+        self.settled()
