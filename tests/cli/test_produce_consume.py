@@ -65,6 +65,8 @@ def test_json_round_trip(spawn: Run, name: str) -> None:
         "-0.0",
         "true",
         "12345678901234567890123",
+        f"[{'7' * 5000}]",
+        "-" + "7" * 5000,
     ],
 )
 def test_json_values_are_sent_as_they_stand(spawn: Run, name: str, value: str) -> None:

@@ -273,11 +273,11 @@ def test_serve_keeps_out_of_a_cluster_over_zookeeper(tmp_path: Path) -> None:
     told = run_here(["serve", "--config", str(file), "--data-dir", str(data)])
     assert told.code == 2
     assert "zookeeper.connect" in told.err
-    assert f"strandline broker --config {file}" in told.err
+    assert f"strandline broker --config={file} --data-dir={data}\n" in told.err
     set_here = ("--set", "zookeeper.connect=zk1:2181", "--data-dir", str(data))
     told = run_here(["serve", "--processes", *set_here])
     assert told.code == 2
-    assert "strandline broker --zookeeper zk1:2181" in told.err
+    assert f"strandline broker --set=zookeeper.connect=zk1:2181 --data-dir={data}\n" in told.err
     assert not data.exists()
 
 

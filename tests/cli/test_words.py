@@ -6,6 +6,7 @@ import click
 import pytest
 
 from strandline.cli.moments import parse_duration, parse_time
+from strandline.cli.numbers import INT64_MAX, whole_number
 from strandline.cli.output import counted, print_table, shown_bytes, size_text, time_text
 
 
@@ -21,6 +22,14 @@ from strandline.cli.output import counted, print_table, shown_bytes, size_text, 
 )
 def test_times(text: str, milliseconds: int) -> None:
     assert parse_time(text, "--t") == milliseconds
+
+
+def test_whole_numbers() -> None:
+    assert [whole_number(text, INT64_MAX) for text in ("0", "007", str(2**63 - 1))] == [
+        *(0, 7, 2**63 - 1)
+    ]
+    for text in ("", "-1", "1.0", "\u0661", str(2**63), "9" * 5000):
+        assert whole_number(text, INT64_MAX) is None
 
 
 @pytest.mark.parametrize("text", ["", "noon", "2027", "12345", "1798761600000000", "-1"])

@@ -109,7 +109,7 @@ def _show_version(context: click.Context, *, asked: bool) -> None:
 
 
 def _open_what_is_closed() -> None:
-    """Have all three standard streams. A closed one stays one that cannot be read or written, and
+    """Have all three standard streams. A closed one has nothing to read and cannot be written, and
     no file or socket gets its descriptor, into which a library may write."""
     for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         if getattr(sys, name) is None:

@@ -18,7 +18,8 @@ REPLICATION_FACTOR: Final = click.IntRange(1, _INT16_MAX)
 
 def whole_number(text: str, most: int) -> int | None:
     """The number that the digits are, if it is at most `most`; None for any other text."""
-    if not (text.isascii() and text.isdigit()):
-        return None
-    number = int(text)
+    digits = text.lstrip("0") or "0" if text else ""
+    if not (digits.isascii() and digits.isdigit()) or len(digits) > len(str(most)):
+        return None  # Python refuses to read very long numbers
+    number = int(digits)
     return number if number <= most else None

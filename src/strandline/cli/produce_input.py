@@ -25,7 +25,8 @@ from strandline.types import NO_TIMESTAMP
 CHUNK_BYTES: Final = 256 * 1024
 _WAIT_MS: Final = 200
 LINE_BYTES_MAX: Final = 64 * 1024 * 1024
-_DECODER: Final = json.JSONDecoder()
+_DIGITS_MAX: Final = 100
+_DECODER: Final = json.JSONDecoder(parse_int=str)
 _MARK: Final = re.compile(r"\s*([{:,}])\s*")
 _FIELDS: Final = frozenset({"value", "key", "headers", "partition", "timestamp", "topic", "offset"})
 
@@ -96,7 +97,7 @@ def from_json(line: bytes, number: int) -> InputRecord:
     """
     try:
         text = line.decode("utf-8-sig")
-        found = json.loads(text, parse_constant=_refuse_constant)
+        found = json.loads(text, parse_constant=_refuse_constant, parse_int=_whole)
     except (ValueError, RecursionError) as error:
         raise BadInput(f"Line {number} is not JSON: {error}.") from error
     if not isinstance(found, dict):
@@ -116,6 +117,11 @@ def from_json(line: bytes, number: int) -> InputRecord:
 def _refuse_constant(name: str) -> None:
     """NaN and the infinities, which Python reads and few others do."""
     raise ValueError(f"{name} is not JSON")
+
+
+def _whole(digits: str) -> int | str:
+    """The number; its digits if they are more than Python reads, which no field here can have."""
+    return int(digits) if len(digits) <= _DIGITS_MAX else digits
 
 
 def _written(line: str, field: str) -> str:

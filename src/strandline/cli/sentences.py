@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from strandline.errors import ProtocolError, StrandlineError
+from strandline.errors import InvariantViolated, ProtocolError, StrandlineError
 
 
 def sentence_of(error: StrandlineError | OSError) -> str:
     """What to tell a person."""
     if isinstance(error, ProtocolError):
         return f"{error.message or error.code.name} [{error.code.name}]"
-    if isinstance(error.__cause__, UnicodeEncodeError):  # bytes of an argument that are no UTF-8
-        return f"{error.__cause__.object!r} cannot be sent: it is not UTF-8."
+    cause = error.__cause__
+    if isinstance(error, InvariantViolated) and isinstance(cause, UnicodeEncodeError):
+        return f"{cause.object!r} cannot be sent: it is not UTF-8."  # it was an argument
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}."
     if isinstance(error, OSError) and error.strerror is not None:

@@ -105,7 +105,11 @@ def serve(
     raise_limit()
     config = load_config(config_path, overrides, data_dir, listen, insecure=insecure)
     if config.zookeeper_connect:
-        raise click.UsageError(_over_zookeeper(config.zookeeper_connect, config_path, overrides))
+        given = [f"--set={each}" for each in overrides]
+        given += [f"--config={config_path}"] if config_path is not None else []
+        given += [f"--data-dir={data_dir}"] if data_dir is not None else []
+        given += [f"--listen={listen}"] if listen is not None else []
+        raise click.UsageError(_over_zookeeper(config.zookeeper_connect, given))
     names = [name.strip() for name in (racks or "").split(",") if name.strip()]
     try:
         configs = broker_configs(config, brokers, RealFiles(), racks=names)
@@ -144,17 +148,12 @@ def serve(
     )
 
 
-def _over_zookeeper(hosts: str, config_path: str | None, overrides: Sequence[str]) -> str:
+def _over_zookeeper(hosts: str, given: Sequence[str]) -> str:
     """What to type in place of `serve`, which would be a cluster of its own on each machine."""
-    is_set_here = any(each.partition("=")[0].strip() == "zookeeper.connect" for each in overrides)
-    words = ["strandline", "broker"]
-    if config_path is not None:
-        words += ["--config", config_path]
-    if is_set_here:
-        words += ["--zookeeper", hosts]
     return (
         f"zookeeper.connect is {hosts}, and serve runs a cluster of its own without ZooKeeper. A "
-        f"broker of the cluster over ZooKeeper is started by: {shlex.join(words)}"
+        "broker of the cluster over ZooKeeper is started by: "
+        f"{shlex.join(['strandline', 'broker', *given])}"
     )
 
 
