@@ -83,6 +83,7 @@ def test_reserved_space_does_not_count(files: Files, place: str) -> None:
     file.reserve(5000)
     file.append(b"abc")
     assert (file.size, file.read_at(0, 100)) == (3, b"abc")
+    assert files.read_bytes(f"{place}/f") == b"abc".ljust(5000, b"\0")
     file.truncate(file.size)
     assert files.size_of(f"{place}/f") == 3
 

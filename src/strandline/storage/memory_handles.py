@@ -119,6 +119,8 @@ class MemoryFile:
         self._world.ask("reserve", self.path)
         if self.size + self._world.free_bytes(self.path) < size:
             raise DiskFull(f"Cannot reserve {size} bytes for {self.path}: no space left.")
+        if size > self._contents.size:
+            self._contents.truncate(size)  # zeros, which this handle does not count
 
     def sync(self) -> None:
         if self.failed:
