@@ -172,7 +172,15 @@ class LogFlusher:
                 segment.synced_names = aborts is None or aborts in plan.files
         synced = {file.path for file in plan.files}
         self._unsynced_snapshots = [p for p in self._unsynced_snapshots if p not in synced]
-        if not self._offsets.advance_recovery_point_to(plan.up_to):
+        if self._has_rolled_at(plan) or not self._offsets.advance_recovery_point_to(plan.up_to):
             return False
         self.reschedule()
         return True
+
+    def _has_rolled_at(self, plan: FlushPlan) -> bool:
+        """Whether the segment that ends at `up_to` was still active when the plan was made.
+
+        Then the plan may have synced it with the room that the roll has given back since, and once
+        the recovery point has passed it no plan would sync it again.
+        """
+        return self._segments.since(plan.up_to)[0] not in plan.segments

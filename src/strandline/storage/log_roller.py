@@ -68,13 +68,15 @@ class LogRoller:
             # A disk that keeps names in any order must not keep the new one and lose this one.
             self._location.sync()
             old.synced_names = True
+        if old.trim_reserved() and self._offsets.recovery_point >= end:
+            # No flush comes back to what was given back, and no recovery looks for it there.
+            old.log.sync()
         new = Segment.create(self._location.files, self._location.path, base, config)
         try:
             if old.size == 0:
                 self._location.sync()  # the new name is there before the old one goes
             snapshot = self._producers.take_snapshot(base, sync=False)
             old.close_indexes()
-            old.trim_reserved()
         except StorageError:
             old.reopen_indexes(config)
             self._discard(new)

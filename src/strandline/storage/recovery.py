@@ -43,7 +43,7 @@ from strandline.storage.segment_opening import SegmentOpening
 from strandline.storage.transaction_index import AbortedTransaction
 from strandline.storage.verify.indexes import checked_aborts
 from strandline.storage.verify.order import BatchOrder
-from strandline.storage.verify.reading import checked_batches, is_reserved
+from strandline.storage.verify.reading import checked_batches, is_reserved, is_unwritten
 from strandline.types import Offset
 
 
@@ -212,6 +212,9 @@ class Recovery:
                 valid_bytes = position + header.size_bytes
         except CorruptRecords as error:
             reason = str(error)
+        if reason is not None and self._is_complete(segment, valid_bytes, order.next_offset):
+            self._give_back(segment, valid_bytes)
+            reason = None
         self._is_sparse = order.is_sparse
         self._log.producers.advance_to(order.next_offset)
         return valid_bytes, order.next_offset, reason
@@ -242,18 +245,28 @@ class Recovery:
 
     # -- Cutting -----------------------------------------------------------------------------
 
+    def _is_complete(self, segment: Segment, position: int, end: Offset) -> bool:
+        """Whether all batches lie in front of `position`, and behind it the reserved room that a
+        roll gave back, but not durably: the next segment begins where they end."""
+        return self._next_base(segment) == end and is_unwritten(segment.log, position)
+
     def _cut_at(self, segment: Segment, position: int, end: Offset, reason: str) -> None:
         log = self._log
         refuse_old_format(segment.log, position)
         self._remove_from(log.segments.above(segment.base_offset), end, reason)
-        rest = segment.size - position
         if self._config.preallocate and is_reserved(segment.log, position):
-            self._notes.append(f"Gave back {rest} reserved bytes of {segment.log.path}.")
+            self._give_back(segment, position)
         else:
-            self._cuts.append(Cut(segment.log.path, end, rest, reason))
-        segment.log.truncate(position)
-        segment.size = position
+            self._cuts.append(Cut(segment.log.path, end, segment.size - position, reason))
+            segment.size = position
+            segment.trim_log()
         segment.log.sync()
+
+    def _give_back(self, segment: Segment, position: int) -> None:
+        rest = segment.size - position
+        self._notes.append(f"Gave back {rest} reserved bytes of {segment.log.path}.")
+        segment.size = position
+        segment.trim_log()
 
     def _cut_before(self, segment: Segment, end: Offset, reason: str) -> None:
         self._remove_from(self._log.segments.since(segment.base_offset), end, reason)

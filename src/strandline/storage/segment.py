@@ -168,10 +168,13 @@ class Segment(IndexedSegment):
         """Give space back that was reserved and never used."""
         self.log.truncate(self.size)
 
-    def trim_reserved(self) -> None:
-        """As `trim_log`, for a file that may have been reserved under earlier settings."""
-        if self.files.size_of(self.log.path) > self.size:
+    def trim_reserved(self) -> bool:
+        """As `trim_log`, for a file that may have been reserved under earlier settings; whether it
+        was."""
+        has_room = self.files.size_of(self.log.path) > self.size
+        if has_room:
             self.trim_log()
+        return has_room
 
     def start_recovery(self, config: TopicConfig) -> None:
         """Forget all indexes, in order to read every batch and `note_batch` it."""

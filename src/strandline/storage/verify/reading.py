@@ -125,7 +125,7 @@ def is_unwritten(file: File, position: int) -> bool:
     """Whether only zeros follow, to the end of the file."""
     while position < file.size:
         chunk = file.read_at(position, _AUDIT_CHUNK_BYTES)
-        if not chunk or any(chunk):
+        if not chunk or chunk != bytes(len(chunk)):
             return False
         position += len(chunk)
     return True
