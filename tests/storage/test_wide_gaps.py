@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from random import Random
+from struct import pack_into
 from uuid import UUID
 
 import pytest
 
 from strandline.config.topic import TopicConfig
 from strandline.errors import StorageError
+from strandline.records.batch import set_crc
 from strandline.storage.files import DiskFull
 from strandline.storage.log import Log
 from strandline.storage.log_to_load import LogToLoad
 from strandline.storage.memory_files import MemoryFiles
+from strandline.storage.memory_inodes import CUTS, PowerCut
 from strandline.types import LeaderEpoch, Offset, TopicPartition
 from tests.node.followers import from_leader
 from tests.node.messages import batch
@@ -127,3 +130,61 @@ def test_a_roll_that_cannot_remove_the_empty_segment_fails_the_log() -> None:
     assert log.failure is not None
     assert log.log_end_offset == 0
     assert after_crash(files.kill_clone()).log_end_offset == 0
+
+
+@pytest.mark.parametrize("count", [1, 5])
+@pytest.mark.parametrize("gap", [2**30 + 5, WIDE, WIDE + 5])
+def test_a_segment_behind_a_wide_gap_stays(count: int, gap: int) -> None:
+    """After a crash the gap was taken for a loss, and all that came was cut."""
+    files, log = made()
+    for offset in range(count):
+        follow(log, offset)
+    follow(log, count + gap)
+    follow(log, count + gap + 1)
+    found = after_crash(files.kill_clone())
+    assert (found.log_end_offset, found.recovery_report.cuts) == (count + gap + 2, ())
+    found.check()
+
+
+def test_a_segment_stays_whose_first_batch_ends_behind_a_wide_gap() -> None:
+    files, log = made()
+    follow(log, 0)
+    sparse = bytearray(from_leader(2, b"x", leader_epoch=2))
+    pack_into(">i", sparse, 23, WIDE - 1)  # the last offset, by that of the batch
+    set_crc(sparse, 0, len(sparse))
+    log.appender.append_as_follower(bytes(sparse), 1)
+    assert log.segments.base_offsets == [0, 2]
+    found = after_crash(files.kill_clone())
+    assert (found.log_end_offset, found.recovery_report.cuts) == (WIDE + 2, ())
+
+
+@pytest.mark.parametrize("mode", CUTS)
+def test_what_a_power_cut_leaves_in_front_of_a_wide_gap_is_whole(mode: PowerCut) -> None:
+    """The end of the old segment was lost, and what stood behind the gap was kept."""
+    ends = set()
+    for seed in range(40):
+        files, log = made()
+        for offset in range(5):
+            follow(log, offset)
+        log.location.make_durable()
+        follow(log, WIDE + 5)
+        found = after_crash(files.crash_clone(Random(seed), mode))
+        ends.add(found.log_end_offset)
+        found.check()
+    assert ends <= {5, WIDE + 6}
+
+
+@pytest.mark.parametrize("left", ["nothing", "zeros", "another batch"])
+def test_a_gap_without_a_batch_that_called_for_it_is_a_loss(left: str) -> None:
+    files, log = made()
+    follow(log, 0)
+    follow(log, WIDE + 5)
+    segment = log.active
+    if left == "zeros":
+        segment.log.write_at(0, bytes(segment.size))
+    else:
+        segment.log.truncate(0)
+    if left == "another batch":
+        segment.log.append(from_leader(WIDE + 5 + 2**30, b"x", leader_epoch=2)[:40])
+    found = after_crash(files.kill_clone())
+    assert found.log_end_offset == 1

@@ -20,6 +20,12 @@ GAP_MAX: Final = 2**30
 """How far in front of its first batch a segment may begin: offsets in it have 31 bits."""
 
 
+def is_beyond_wide_gap(base_offset: Offset, last_offset: Offset, end: Offset) -> bool:
+    """Whether a batch with these offsets is too far behind the log's end for a segment that begins
+    there: compaction has left a gap in front of it in the leader's log."""
+    return base_offset - end > GAP_MAX or last_offset - end > RELATIVE_OFFSET_MAX
+
+
 class LogRoller:
     """Begins segments. The active segment is always the last one; a new one is empty and starts at
     or behind the log's end. A roll that fails leaves the log as it was."""
@@ -68,8 +74,10 @@ class LogRoller:
             # A disk that keeps names in any order must not keep the new one and lose this one.
             self._location.sync()
             old.synced_names = True
-        if old.trim_reserved() and self._offsets.recovery_point >= end:
-            # No flush comes back to what was given back, and no recovery looks for it there.
+        gave_back = old.trim_reserved()
+        if (gave_back and self._offsets.recovery_point >= end) or (base > end and old.size):
+            # Once the recovery point is here no flush comes back to what was given back, and no
+            # recovery looks for it. And the gap in front of a new segment must not hide a loss.
             old.log.sync()
         new = Segment.create(self._location.files, self._location.path, base, config)
         try:
@@ -129,7 +137,7 @@ class LogRoller:
         """The segment that a batch with these offsets goes to when the active one is to be closed,
         or the batch does not fit into it."""
         active, end = self._segments.active, self._offsets.log_end_offset
-        if base_offset - end > GAP_MAX or last_offset - end > RELATIVE_OFFSET_MAX:
+        if is_beyond_wide_gap(base_offset, last_offset, end):
             return self.roll(now_ms, base_offset)
         if active.size == 0 and active.base_offset <= base_offset <= last_offset <= (
             active.last_offset_max

@@ -33,7 +33,7 @@ from strandline.storage.batch_scan import (
 from strandline.storage.index_file import DamagedIndex
 from strandline.storage.leader_epochs import EpochEntry
 from strandline.storage.log_parts import LogParts
-from strandline.storage.log_roller import LogRoller
+from strandline.storage.log_roller import LogRoller, is_beyond_wide_gap
 from strandline.storage.log_to_load import LogToLoad
 from strandline.storage.open_transactions import CompletedTransaction
 from strandline.storage.recovery_report import Cut, RecoveryReport
@@ -185,9 +185,22 @@ class Recovery:
         if self._is_sparse:
             # What compaction writes is synced as a whole: nothing of the segment before was lost.
             return None
+        if self._begins_behind_wide_gap(segment, expected):
+            return None
         # Only compaction makes gaps. Without it, batches in front of this segment were lost
         # although they are older, as a disk may do that writes in its own order.
         return f"the segment starts at {segment.base_offset}, but {expected} is the next offset"
+
+    @staticmethod
+    def _begins_behind_wide_gap(segment: Segment, expected: Offset) -> bool:
+        """Whether it was begun for its first batch, and not where the log ended. A roll that does
+        so syncs the segment before it: nothing of that was lost."""
+        try:
+            _, first, _ = next(checked_batches(segment.log, 0, segment.size))
+        except (CorruptRecords, StopIteration):
+            return False
+        base_offset = Offset(segment.base_offset)
+        return is_beyond_wide_gap(base_offset, first.last_offset, expected)
 
     def _recover_segment(self, segment: Segment) -> tuple[int, Offset, str | None]:
         """Where the valid part ends (position, offset), and why that is not the whole segment."""
