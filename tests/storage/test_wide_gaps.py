@@ -1,4 +1,4 @@
-"""Gaps between batches that are as wide as the offsets of a segment, as compaction leaves them."""
+"""Gaps between batches as compaction leaves them, some as wide as the offsets of a segment."""
 
 from __future__ import annotations
 
@@ -188,3 +188,20 @@ def test_a_gap_without_a_batch_that_called_for_it_is_a_loss(left: str) -> None:
         segment.log.append(from_leader(WIDE + 5 + 2**30, b"x", leader_epoch=2)[:40])
     found = after_crash(files.kill_clone())
     assert found.log_end_offset == 1
+
+
+@pytest.mark.parametrize("mode", CUTS)
+def test_a_gap_in_a_segment_does_not_hide_the_loss_of_its_end(mode: PowerCut) -> None:
+    """Compaction writes such segments as a whole, but a follower that copies them does not."""
+    for seed in range(60):
+        files, log = made()
+        follow(log, 0)
+        follow(log, 5)
+        log.location.make_durable()
+        for offset in range(6, 12):
+            follow(log, offset)
+        log.roller.roll(1)
+        follow(log, 12)
+        found = after_crash(files.crash_clone(Random(seed), mode))
+        ends = [segment.end_offset() for segment in found.segments.all]
+        assert ends[:-1] == found.segments.base_offsets[1:]

@@ -63,8 +63,6 @@ class Recovery:
         self._recovered = 0
         self._anew_from: Offset | None = None
         """Where the first segment begins whose indexes were made anew, and are to be synced."""
-        self._is_sparse = False
-        """Whether records are missing between those of the segment that was recovered last."""
 
     def run(self) -> RecoveryReport:
         """Fill the log's segments, offsets, producers and leader epochs; what was done.
@@ -182,12 +180,10 @@ class Recovery:
     def _gap(self, segment: Segment, expected: Offset) -> str | None:
         if segment.base_offset == expected or segment.base_offset <= self._found.cleaned_to:
             return None
-        if self._is_sparse:
-            # What compaction writes is synced as a whole: nothing of the segment before was lost.
-            return None
         if self._begins_behind_wide_gap(segment, expected):
             return None
-        # Only compaction makes gaps. Without it, batches in front of this segment were lost
+        # Compaction leaves none: the last batch in front of a segment stays, and a segment of a
+        # follower begins where the last one ended. So batches in front of this segment were lost
         # although they are older, as a disk may do that writes in its own order.
         return f"the segment starts at {segment.base_offset}, but {expected} is the next offset"
 
@@ -228,7 +224,6 @@ class Recovery:
         if reason is not None and self._is_complete(segment, valid_bytes, order.next_offset):
             self._give_back(segment, valid_bytes)
             reason = None
-        self._is_sparse = order.is_sparse
         self._log.producers.advance_to(order.next_offset)
         return valid_bytes, order.next_offset, reason
 

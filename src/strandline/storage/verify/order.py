@@ -16,18 +16,14 @@ def lacks_records(header: BatchHeader) -> bool:
 
 
 class BatchOrder:
-    """Where the batches have come to: `next_offset`, `leader_epoch`; `follow` moves both.
+    """Where the batches have come to: `next_offset`, `leader_epoch`; `follow` moves both."""
 
-    `is_sparse`: whether records are missing between or in those that were followed.
-    """
-
-    __slots__ = ("_last_offset_max", "is_sparse", "leader_epoch", "next_offset")
+    __slots__ = ("_last_offset_max", "leader_epoch", "next_offset")
 
     def __init__(self, next_offset: Offset, last_offset_max: int) -> None:
         """Up to `last_offset_max` the file of these batches may go."""
         self.next_offset = next_offset
         self.leader_epoch: LeaderEpoch = NO_EPOCH
-        self.is_sparse = False
         self._last_offset_max = last_offset_max
 
     def offset_fault(self, header: BatchHeader) -> str:
@@ -50,7 +46,6 @@ class BatchOrder:
 
     def follow(self, header: BatchHeader) -> None:
         """Go behind a batch."""
-        self.is_sparse |= header.base_offset > self.next_offset or lacks_records(header)
         self.next_offset = header.next_offset
         self.leader_epoch = header.leader_epoch
 
