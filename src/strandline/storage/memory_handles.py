@@ -13,7 +13,6 @@ from typing import Protocol
 from strandline.errors import StorageError
 from strandline.storage.files import (
     Buffer,
-    DiskFull,
     NoRoom,
     OutOfHandles,
     UnreadableFile,
@@ -116,9 +115,7 @@ class MemoryFile:
 
     def reserve(self, size: int) -> None:
         self._check_writable()
-        self._world.ask("reserve", self.path)
-        if self.size + self._world.free_bytes(self.path) < size:
-            raise DiskFull(f"Cannot reserve {size} bytes for {self.path}: no space left.")
+        self._world.claim("reserve", self.path, max(0, size - self.size))
         if size > self._contents.size:
             self._contents.truncate(size)  # zeros, which this handle does not count
 
