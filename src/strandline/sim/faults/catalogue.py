@@ -241,7 +241,8 @@ CATALOGUE: Final = (
         "F-69",
         "settings change live",
         ("alter-config t min.insync.replicas=1", "alter-defaults min.insync.replicas=2"),
-        remark="also cleanup.policy, compression.type, max.message.bytes and retention; in the "
+        remark="also cleanup.policy, compression.type, max.message.bytes, retention, preallocate, "
+        "flush.ms, jitter, indexes, the delay of deletions and the lags of compaction; in the "
         "profile beyond unclean.leader.election.enable",
     ),
     Row(

@@ -70,6 +70,15 @@ def _alter_config(draw: Draw) -> Together:
         ("max.message.bytes", random.choice(("500", "3000", "-"))),
         ("retention.ms", random.choice(("2000", "-"))),
         ("retention.bytes", random.choice(("5000", "-"))),
+        ("preallocate", random.choice(("true", "false", "-"))),
+        ("index.interval.bytes", random.choice(("0", "1", "100", "4096"))),
+        ("segment.index.bytes", random.choice(("8", "16", "64", "-"))),
+        ("flush.ms", random.choice(("1", "50", "-"))),
+        ("segment.jitter.ms", random.choice(("0", "200", "-"))),
+        ("file.delete.delay.ms", random.choice(("0", "100", "1000", "-"))),
+        ("delete.retention.ms", random.choice(("0", "100", "60000", "-"))),
+        ("min.compaction.lag.ms", random.choice(("0", "500", "-"))),
+        ("max.compaction.lag.ms", random.choice(("2000", "-"))),
     ]
     producers = [
         each
