@@ -25,7 +25,9 @@ from strandline.storage.producer_state import ProducerStates
 from strandline.storage.recovery import Recovery
 from strandline.storage.recovery_report import RecoveryReport
 from strandline.storage.segment import Segment
+from strandline.storage.segments import Segments
 from strandline.storage.time_index import TimeIndex
+from strandline.storage.transaction_index import AbortedTransaction
 from strandline.storage.truncation import Truncation
 from strandline.storage.verify import reading
 from strandline.types import NO_EPOCH, Instant, LeaderEpoch, Offset, TopicPartition
@@ -35,7 +37,9 @@ _true_add_largest = TimeIndex.add_largest
 _true_adopt = LeaderEpochs.adopt
 _true_closing = LogDirectory.closing
 _true_flush_plan = LogFlusher.flush_plan
+_true_index_abort = Segments.index_abort
 _true_log_synced = Background.log_synced
+_true_mark_flushed = LogFlusher.mark_flushed
 _true_open = Logs.open
 _true_recover_segment = Recovery._recover_segment
 _true_run = Recovery.run
@@ -96,6 +100,19 @@ def _without_epochs(self: Recovery, segment: Segment) -> Any:
 
 def _no_epoch(*_: Any) -> LeaderEpoch:
     return NO_EPOCH
+
+
+def _without_its_name(self: Segments, segment: Segment, aborted: AbortedTransaction) -> None:
+    synced = segment.synced_names
+    _true_index_abort(self, segment, aborted)
+    segment.synced_names = synced
+
+
+def _all_named(self: LogFlusher, plan: FlushPlan, now_ms: int) -> bool:
+    moved = _true_mark_flushed(self, plan, now_ms)
+    for segment in plan.segments if plan.directories else ():
+        segment.synced_names = True
+    return moved
 
 
 def _assigned_in_memory(
@@ -259,6 +276,15 @@ RECOVERING: Final = (
         "A new segment is durable with its name: its directory is synced (4.7).",
         ("I-07", "I-46"),
         patch(LogFlusher, flush_plan=_without_names),
+    ),
+    Mutant(
+        "name-abort-indexes",
+        "A transaction index that comes behind the flush of its segment is durable with its name.",
+        ("I-04", "I-34"),
+        together(
+            patch(Segments, index_abort=_without_its_name),
+            patch(LogFlusher, mark_flushed=_all_named),
+        ),
     ),
     Mutant(
         "failed-sync-is-final",

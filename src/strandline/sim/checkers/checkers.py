@@ -195,6 +195,7 @@ class Checkers:
                     rules.recovery.check_recovered(partition, model, last_known)
                 rules.commitment.follower_rose(partition, model)
                 rules.recovery.check_producers(model)
+                rules.storage.check_aborts(machine, model)
         for partition, last_known in list(before.items()):
             if not rules.recovery.check_missing(partition, last_known, machine):
                 del before[partition]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from strandline.errors import CorruptRecords, StorageError
 from strandline.records.batch import iterate_headers
 from strandline.sim.checkers.log_model import LogModel
+from strandline.sim.checkers.marked_aborts import aborts_in
 from strandline.sim.checkers.violations import Findings
 from strandline.storage.directory_names import DirectoryKind, parse_directory_name
 from strandline.storage.files import join
@@ -21,9 +22,10 @@ from strandline.storage.leader_epochs import NEXT_SUFFIX
 from strandline.storage.ledger import Ledger, is_of_ledger
 from strandline.storage.log_directory import LogDirectory
 from strandline.storage.segment_names import CLEANED, DELETED, SNAPSHOT, parse_segment_name
+from strandline.storage.transaction_index import TransactionIndex
 from strandline.storage.verify.indexes import IndexFault, OffsetIndexCheck, TimeIndexCheck
 from strandline.storage.verify.reading import checked_batches
-from strandline.types import TopicPartition
+from strandline.types import Offset, TopicPartition
 
 if TYPE_CHECKING:
     from strandline.sim.machine import Machine
@@ -143,6 +145,33 @@ class StorageRules:
 
     def _add_index(self, model: LogModel, segment: Segment, what: str) -> None:
         self._findings.add("I-04", f"{model}: an index of {segment.log.path}: {what}", model.at)
+
+    def check_aborts(self, machine: Machine, model: LogModel) -> None:
+        """I-04 for transaction indexes: each names the aborted transactions whose markers lie in
+        its segment and, unless the log is compacted, no others. One of which no batch is left need
+        not be named."""
+        log = model.log
+        if log.failure is not None or log.closed:
+            return
+        with machine.disk.unobserved():
+            for segment, aborts in aborts_in(log):
+                index = TransactionIndex(machine.disk.files, segment.transaction_index.path)
+                try:
+                    found = {entry.last_offset: entry for entry in index.entries()}
+                except StorageError as error:
+                    self._add_index(model, segment, str(error))
+                    continue
+                self._findings.counters["aborts looked up"] += len(aborts)
+                for abort in aborts:
+                    entry = found.pop(Offset(abort.offset), None)
+                    if abort.first_offset is not None and (
+                        entry is None
+                        or entry.producer_id != abort.producer_id
+                        or entry.first_offset > abort.first_offset
+                    ):
+                        self._add_index(model, segment, f"It has {entry} for {abort}.")
+                if found and not model.is_compacted:
+                    self._add_index(model, segment, f"It has {list(found.values())} of no marker.")
 
     # -- Directories -------------------------------------------------------------------------
 

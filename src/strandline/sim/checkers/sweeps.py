@@ -72,6 +72,7 @@ class Sweeps:
         rules.replica.check_durable(model, machine, 0)
         rules.storage.check_state(model)
         rules.storage.check_log(machine, model, is_full=True)
+        rules.storage.check_aborts(machine, model)
         rules.storage.check_partition_files(machine, model)
         rules.recovery.check_producers(model)
         if leader is not None:
