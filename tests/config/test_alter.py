@@ -274,6 +274,19 @@ def test_without_threads_nothing_would_be_compacted() -> None:
         alter_broker({}, [Alteration("log.cleaner.threads", SET, "0")], BROKER, one_broker=True)
 
 
+def test_there_is_a_way_out_of_no_threads() -> None:
+    """Of a number that an earlier version took, or that stands in the file."""
+    name, stored = "log.cleaner.threads", {"log.cleaner.threads": "0"}
+    broker = apply_dynamic(BROKER, cluster_wide=stored, per_broker={}).config
+    deleted = alter_broker(stored, [Alteration(name, DELETE, None)], broker, one_broker=False)
+    assert deleted == {}
+    for count in ("1", "2"):
+        change = [Alteration(name, SET, count)]
+        assert alter_broker(stored, change, broker, one_broker=False) == {name: count}
+    with pytest.raises(ProtocolError, match=f"{name}=3, value should be at most 2"):
+        alter_broker(stored, [Alteration(name, SET, "3")], broker, one_broker=False)
+
+
 def test_the_present_number_of_threads_is_that_of_the_broker_that_is_asked() -> None:
     """Its own value counts before that of all brokers; a deletion is a change, too."""
     own = {"num.io.threads": "64"}

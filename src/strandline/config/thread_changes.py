@@ -1,5 +1,6 @@
 """How far numbers of threads may change at run time: to the half or the double at most, as in
-Kafka, whose sentences these are. Without the limit one change could take all threads away."""
+Kafka, whose sentences these are. Without the limit one change could take all threads away. From
+none, which a file may say and earlier versions stored, the way goes to one or two."""
 
 from __future__ import annotations
 
@@ -31,8 +32,8 @@ def check_threads(before: BrokerConfig, after: BrokerConfig) -> None:
             rule = "be at least 1"
         elif new < old // 2:
             rule = f"be at least half the current value {old}"
-        elif new > 2 * old:
-            rule = f"not be greater than double the current value {old}"
+        elif new > 2 * max(1, old):
+            rule = f"not be greater than double the current value {old}" if old else "be at most 2"
         if rule:
             raise InvalidSetting(
                 name,
