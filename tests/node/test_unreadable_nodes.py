@@ -16,6 +16,10 @@ from strandline.cluster.znodes import (
 )
 from strandline.errors import ErrorCode
 from strandline.node.log_directories import UNKNOWN_EPOCH
+from strandline.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
 from strandline.types import NO_TOPIC_ID, BrokerId, TopicPartition
 from tests.node.cluster_world import ClusterWorld
 from tests.node.messages import batch, fetch, produce, produced, values
@@ -57,6 +61,54 @@ def test_a_topic_whose_settings_cannot_be_read_keeps_all_records() -> None:
     assert not config.unclean_leader_election_enable
     change(world, SetData(SETTINGS, b'{"version":1,"config":{"retention.ms":"7"}}'))
     assert world.replica("orders").log.config.retention_ms == 7
+
+
+def test_the_settings_told_are_those_followed_while_the_stored_ones_cannot_be_read() -> None:
+    world = World()
+    world.create_topic("orders")
+    change(world, Create(SETTINGS, b"oops"))
+    world.restart()
+    resource = DescribeConfigsResource(resource_type=2, resource_name="orders")
+    (result,) = world.connect().ask(DescribeConfigsRequest(resources=[resource]), 4).results
+    told = {each.name: each.value for each in result.configs if each.config_source == 1}
+    assert told == {
+        "cleanup.policy": "",
+        "min.insync.replicas": "2147483647",
+        "retention.bytes": "-1",
+        "retention.ms": "-1",
+        "unclean.leader.election.enable": "false",
+    }
+    answer = world.connect().ask(produce(batch(b"a"), "orders"), 9)
+    assert produced(answer).error_code == ErrorCode.NONE, "its only replica is enough"
+
+
+def test_acks_all_means_all_replicas_while_the_settings_cannot_be_read() -> None:
+    """How many the topic asked for is not known; the leader and the controller ask for no fewer."""
+    world = ClusterWorld(3, "auto.leader.rebalance.enable=false")
+    world.create_topic("orders", (1, 2, 3), min_insync_replicas="2")
+    settings = world.image.configs[ConfigResource(ResourceKind.TOPIC, "orders")].value.encode()
+    world.store.apply([SetData(SETTINGS, b"oops")], NO_SESSION)
+    for broker_id in (1, 2, 3):
+        world.restart(broker_id)
+        world.run_until(world.is_settled)
+    assert set(world.partition("orders").in_sync_replicas) == {1, 2, 3}
+
+    def write(value: bytes) -> int:
+        answer = world.leader_of("orders").connect().ask(produce(batch(value), "orders"), 9)
+        return ErrorCode(produced(answer).error_code)
+
+    assert write(b"a") == ErrorCode.NONE
+    away = next(each for each in (1, 2, 3) if each != world.leader_of("orders").broker_id)
+    world.kill(away, expire=True)
+    world.run_until(lambda: len(world.partition("orders").in_sync_replicas) == 2)
+    assert world.partition("orders").elr == (away,)
+    world.run(100)
+    assert write(b"b") == ErrorCode.NOT_ENOUGH_REPLICAS
+    world.store.apply([SetData(SETTINGS, settings)], NO_SESSION)
+    world.run_until(lambda: not world.partition("orders").elr)
+    world.run(100)
+    assert write(b"b") == ErrorCode.NONE
+    world.check()
 
 
 def test_a_broker_starts_beside_what_it_can_do_without(caplog: pytest.LogCaptureFixture) -> None:

@@ -32,8 +32,13 @@ log = logging.getLogger(__name__)
 
 _IN_FLIGHT_PER_CONNECTION_MAX: Final = 128
 _GROUPS_REMEMBERED: Final = 10_000
-_KEEPING: Final = {**KEEPING, "unclean.leader.election.enable": "false"}
-"""Settings under which no record of a topic is lost."""
+_KEEPING: Final = {
+    **KEEPING,
+    "min.insync.replicas": str(2**31 - 1),
+    "unclean.leader.election.enable": "false",
+}
+"""Settings under which no record of a topic is lost, and acks=all means no less than the topic asks
+for: all its replicas, since no partition needs more than it has."""
 
 
 class Settings:
@@ -68,14 +73,11 @@ class Settings:
 
         Overrides were checked when they were made, perhaps by another version: a warning names
         each that is not allowed any more, and the others are followed. If they cannot be read at
-        all, all records of the topic are kept until they can.
+        all, all records of the topic are kept until they can, and acks=all needs all replicas.
         """
         stored = image.configs.get(ConfigResource(ResourceKind.TOPIC, name))
         if stored is None:
-            if (
-                image.unreadable
-                and ConfigResource(ResourceKind.TOPIC, name).path in image.unreadable
-            ):
+            if _is_unreadable(name, image):
                 return stored_topic_config(_KEEPING, self.broker).config
             return self.broker.topic_defaults
         known = self._topics.get(name)
@@ -117,6 +119,20 @@ class Settings:
     def in_flight_max(self) -> int:
         """How many requests of one connection may be in work or wait for their answer."""
         return min(self.broker.queued_max_requests, _IN_FLIGHT_PER_CONNECTION_MAX)
+
+
+def overrides_of_topic(name: str, image: ClusterImage) -> Mapping[str, str]:
+    """The overrides that `Settings.of_topic` goes by."""
+    resource = ConfigResource(ResourceKind.TOPIC, name)
+    if resource not in image.configs and _is_unreadable(name, image):
+        return _KEEPING
+    return image.overrides(resource)
+
+
+def _is_unreadable(name: str, image: ClusterImage) -> bool:
+    return bool(image.unreadable) and (
+        ConfigResource(ResourceKind.TOPIC, name).path in image.unreadable
+    )
 
 
 class SettingsPolicy:

@@ -33,7 +33,7 @@ from strandline.node.handlers.batching import Decide, InBatches
 from strandline.node.handlers.broker_loggers import BROKER_LOGGER, BrokerLoggers
 from strandline.node.metadata import Metadata
 from strandline.node.request import Request
-from strandline.node.settings import Settings
+from strandline.node.settings import Settings, overrides_of_topic
 from strandline.protocol.messages import (
     alter_configs as alter_messages,
 )
@@ -112,8 +112,7 @@ class ConfigsHandler:
                 raise ProtocolError(
                     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {name!r}."
                 )
-            resource = ConfigResource(ResourceKind.TOPIC, name)
-            return describe_topic(image.overrides(resource), broker)
+            return describe_topic(overrides_of_topic(name, image), broker)
         if kind == ResourceKind.BROKER:
             if name == CLUSTER_DEFAULT:
                 return describe_cluster_defaults(broker)
