@@ -78,9 +78,9 @@ class Pipeline(Transactions):
             for answer in answers
         ]
 
-    def verifications(self) -> bool:
-        """Whether the leader keeps that of the producer for `new`."""
-        producers = self.leader.node.replicas.hosted("new", 0).log.producers
+    def verifications(self, topic: str = "new") -> bool:
+        """Whether the leader keeps that of the producer for this topic."""
+        producers = self.leader.node.replicas.hosted(topic, 0).log.producers
         return producers.verifications.get(ProducerId(self.producer_id)) is not None
 
     def written(self, topic: str) -> list[bytes | None]:
@@ -122,6 +122,18 @@ def test_what_the_coordinator_refuses_for_good_is_forgotten(pipeline: Pipeline) 
     pipeline.producer_id = true_id
     pipeline.send(new=0)
     assert pipeline.outcomes() == [{"new": ErrorCode.NONE}]
+
+
+def test_what_is_refused_is_forgotten_behind_questions_about_other_partitions(
+    pipeline: Pipeline,
+) -> None:
+    pipeline.producer_id = 10**6
+    pipeline.send(new=0)
+    pipeline.send(t=0)
+    code = ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert pipeline.outcomes() == [{"new": code}, {"t": code}]
+    assert not pipeline.verifications("new")
+    assert not pipeline.verifications("t")
 
 
 def test_a_request_of_two_producers_begins_nothing(pipeline: Pipeline) -> None:

@@ -4,8 +4,8 @@ The leader of a partition asks before a transaction's first batch there. A produ
 told the coordinator itself, and the partition is only verified; one of version 2 leaves it to the
 leader to add the partition. Questions about one producer are asked one after the other, so that its
 batches are appended in the order in which they came. Batches about which there is nothing to ask
-wait for their turn behind such as are asked about, too. When the last of them is refused for good,
-the partition forgets the guard that they shared.
+wait for their turn behind such as are asked about, too. When the last of them for a partition is
+refused for good, the partition forgets the guard that they shared.
 
 A partition that is to join while the markers of the producer's last transaction are being written
 asks again: after 1 ms, 2 ms, and so on up to `add.partitions.to.txn.retry.backoff.ms`, since that
@@ -233,18 +233,23 @@ class TransactionVerifier:
         try:
             verified(codes, now)
         finally:
-            if not self._queues[question.producer_id]:
-                self._forget_refused(question, codes)
+            self._forget_refused(question.producer_id, codes)
             self._next(question.producer_id, now)
 
     def _forget_refused(
-        self, question: Question, codes: Mapping[TopicPartition, ErrorCode]
+        self, producer_id: ProducerId, codes: Mapping[TopicPartition, ErrorCode]
     ) -> None:
-        for at, code in codes.items():
+        refused = {
+            at for at, code in codes.items() if code is not ErrorCode.NONE and code not in RETRIABLE
+        }
+        for waiting, _ in self._queues[producer_id]:
+            if not refused:
+                return
+            refused -= waiting.partitions  # its batch will show the same guard
+        for at in refused:
             replica = self._replicas.find(at)
-            if code is ErrorCode.NONE or code in RETRIABLE or replica is None:
-                continue
-            replica.log.producers.verifications.forget(question.producer_id)
+            if replica is not None:
+                replica.log.producers.verifications.forget(producer_id)
 
     def _next(self, producer_id: ProducerId, now: Instant) -> None:
         queue = self._queues[producer_id]
