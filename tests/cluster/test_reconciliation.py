@@ -583,11 +583,12 @@ def test_looks_ahead_decide_what_looks_at_all_decide(monkeypatch: pytest.MonkeyP
         image: ClusterImage,
         policy: Policy,
         touched: Collection[TopicPartition] | None,
+        is_ahead: bool,
         repairs_max: int,
     ) -> Decision[Event]:
         nonlocal looked_at_all
         looked_at_all += touched is None
-        return reconcile(image, policy, touched, repairs_max=repairs_max)
+        return reconcile(image, policy, touched, is_ahead=is_ahead, repairs_max=repairs_max)
 
     monkeypatch.setattr(looks, "reconcile", counted)
     looking, steps = looks.Looks(), 0

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from typing import Any
+
 import pytest
 
 from strandline.cluster.controller import (
+    Decision,
     ElectionKind,
     Looks,
     ReassignmentRequest,
@@ -12,12 +16,14 @@ from strandline.cluster.controller import (
     delete_topics,
     elect_leaders,
     list_reassignments,
+    looks,
     reconcile,
     touched_by,
 )
 from strandline.cluster.controller.delete_topics import TopicReference
 from strandline.cluster.controller.events import (
     DeletionDropped,
+    Event,
     LeaderElected,
     PartitionStarted,
     TopicRemoved,
@@ -178,6 +184,34 @@ def test_what_comes_up_during_a_long_deletion_goes_first() -> None:
     assert step() == PartitionStarted(TopicPartition("v", 0), ONE)
     while story.image.is_being_deleted("t"):
         assert isinstance(step(), TopicRemoved)
+
+
+def test_steps_of_a_long_deletion_look_at_what_has_changed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    story = three()
+    story.place("long", *([1] for _ in range(REMOVALS_PER_MULTI + 1)))
+    story.reconcile()
+    story.follow(delete_topics(story.image, [TopicReference("long")]))
+    looks_at: list[int | None] = []
+
+    def seen(
+        image: ClusterImage,
+        policy: Policy,
+        touched: Collection[TopicPartition] | None,
+        **limits: Any,
+    ) -> Decision[Event]:
+        looks_at.append(None if touched is None else len(touched))
+        return reconcile(image, policy, touched, **limits)
+
+    monkeypatch.setattr(looks, "reconcile", seen)
+    looking = Looks()
+    while (decision := looking.decide(story.image, story.policy)).operations:
+        story.follow(decision)
+        looking.follow(story.delta)
+    assert not story.image.requested_deletions
+    steps = REMOVALS_PER_MULTI // 100
+    assert looks_at == [None, *[100] * steps, None], "the first step, the others, and the end"
 
 
 def test_a_deletion_that_is_refused_for_ever_keeps_no_partition_from_its_leader() -> None:

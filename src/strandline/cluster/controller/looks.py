@@ -3,8 +3,9 @@
 `reconcile` needs no memory, but a look at all of 10,000 partitions takes milliseconds. After one
 that found nothing to do, it is enough to look at what has changed since. One that found something
 is followed by looks at the next few partitions that it would find, and by another one at all when
-these are done: one step may make another one possible anywhere, or may be refused. Each step of a
-deletion follows a look at all: what has come up meanwhile goes first.
+these are done: one step may make another one possible anywhere, or may be refused. Deletions come
+last: once nothing else is to be done, a look at what has changed, which goes first, is enough for
+each of their steps.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 from typing import Final
 
 from strandline.cluster.controller.decision import Decision
-from strandline.cluster.controller.events import Event
+from strandline.cluster.controller.events import DeletionDropped, Event, TopicRemoved
 from strandline.cluster.controller.policy import ControllerPolicy
 from strandline.cluster.controller.reconciliation import (
     LEADERS_PER_MULTI,
@@ -41,7 +42,7 @@ class Looks:
 
     def at_all(self) -> None:
         """The next look is at all: there is another controller."""
-        self._touched = None
+        self._touched, self._is_ahead = None, False
 
     def lessen(self) -> bool:
         """Decide about half as many partitions at once, until all is done: the store found the last
@@ -54,16 +55,24 @@ class Looks:
         """The image has changed."""
         touched = touched_by(delta)
         if self._touched is None or touched is None:
-            self._touched = None
+            self.at_all()
         elif not self._is_ahead:  # else the look at all that comes then finds it
             self._touched |= set(touched)
 
     def decide(self, image: ClusterImage, policy: ControllerPolicy) -> Decision[Event]:
         """What `reconcile` decides, step by step until there is nothing to do."""
         while True:
-            decision = reconcile(image, policy, self._touched, repairs_max=self._repairs_max)
+            decision = reconcile(
+                image,
+                policy,
+                self._touched,
+                is_ahead=self._is_ahead,
+                repairs_max=self._repairs_max,
+            )
             if decision.operations:
-                if self._touched is None:
+                if isinstance(decision.results[0], TopicRemoved | DeletionDropped):
+                    self._touched = set()  # nothing else is to be done
+                elif self._touched is None:
                     ahead = work_ahead(image, policy, repairs=_REPAIRS_AHEAD, starts=_STARTS_AHEAD)
                     self._touched = ahead or None
                     self._is_ahead = bool(ahead)
@@ -74,5 +83,4 @@ class Looks:
                 self._touched = set()
                 self._repairs_max = LEADERS_PER_MULTI
                 return decision
-            self._is_ahead = False
-            self._touched = None
+            self.at_all()

@@ -16,7 +16,6 @@ names only, so that two controllers with equal images decide alike.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from functools import partial
 from itertools import islice
 from typing import Final
 
@@ -61,20 +60,22 @@ def reconcile(
     policy: ControllerPolicy,
     touched: Collection[TopicPartition] | None = None,
     *,
+    is_ahead: bool = False,
     repairs_max: int = LEADERS_PER_MULTI,
 ) -> Decision[Event]:
     """What should be written, and as events what that means. Empty: all is as it should be.
 
     `touched` limits the look to these partitions; None looks at all. A limited look is enough
-    only if a look at all found nothing to do in an image before and `touched` has what changed
-    since (`touched_by`).
+    only if a look at all found nothing but deletions to do in an image before and `touched` has
+    what changed since (`touched_by`). One that `is_ahead` is at a part of what is to be done
+    (`work_ahead`) and decides no deletion: other work may come first.
     """
-    repairs = partial(_repairs, most=repairs_max)
-    for decide in (repairs, _first_elections, _deletions):
-        decision = decide(image, policy, touched)
-        if decision.operations:
-            return decision
-    return Decision(())
+    decision = _repairs(image, policy, touched, most=repairs_max)
+    if not decision.operations:
+        decision = _first_elections(image, policy, touched)
+    if not decision.operations and not is_ahead:
+        decision = _deletions(image, policy)
+    return decision
 
 
 def touched_by(delta: ImageDelta) -> Collection[TopicPartition] | None:
@@ -107,16 +108,13 @@ def events_of(key: TopicPartition, before: PartitionImage, repair: Repair) -> It
         yield MembersChanged(key, after.in_sync_replicas, after.elr)
 
 
-def _deletions(
-    image: ClusterImage, policy: ControllerPolicy, touched: Collection[TopicPartition] | None
-) -> Decision[Event]:
+def _deletions(image: ClusterImage, policy: ControllerPolicy) -> Decision[Event]:
     """Carry out the first deletion that was asked for by a node; a huge one in several steps.
 
     The request is for the topic that was there when the node was made. It is dropped, and not
     carried out, if that is gone and there is another one of its name.
     """
-    # A limited look does not know whether there is something that comes first.
-    for name in sorted(image.requested_deletions) if touched is None else ():
+    for name in sorted(image.requested_deletions):
         if topic_path(name) in image.unreadable:
             continue
         if not image.is_being_deleted(name) or not policy.is_deletion_enabled:
