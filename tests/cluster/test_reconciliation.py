@@ -39,7 +39,9 @@ from strandline.cluster.controller.reconciliation import LEADERS_PER_MULTI
 from strandline.cluster.image import ClusterImage, ImageDelta
 from strandline.cluster.store import BadVersion, Create, Delete, SetData
 from strandline.cluster.znodes import (
+    ConfigResource,
     PartitionStateNode,
+    ResourceKind,
     deletion_path,
     partition_path,
     state_path,
@@ -433,6 +435,23 @@ def test_a_topic_with_a_state_that_cannot_be_read_can_be_deleted(is_known: bool)
         story.image = ClusterImage.from_view(story.tree.view())
     story.follow(delete_topics(story.image, [TopicReference("t")]))
     assert "t" not in story.image.topics
+    assert not story.image.unreadable
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_topic_with_settings_that_cannot_be_read_can_be_deleted(is_known: bool) -> None:
+    story = Poisoned(3)
+    settings = ConfigResource(ResourceKind.TOPIC, "t").path
+    for name in ("t", "u"):
+        story.place(name, [2, 3])
+        story.do([Create(deletion_path(name))])
+    if is_known:
+        story.do([Create(settings, b'{"version":1,"config":{"retention.ms":"7"}}')])
+        story.do([SetData(settings, SPOILT)])
+    else:
+        story.do([Create(settings, SPOILT)])
+    story.reconcile()
+    assert not story.image.topics
     assert not story.image.unreadable
 
 

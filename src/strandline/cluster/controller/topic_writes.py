@@ -130,8 +130,11 @@ def removal_step(
 
 
 def _settings_removal(image: ClusterImage, topic: str) -> list[Operation]:
-    """Remove the settings of the topic; refused if they changed meanwhile."""
+    """Remove the settings of the topic; refused if they changed meanwhile, unless they cannot be
+    read: then there is no version to name, and nothing in them that would be lost."""
     resource = ConfigResource(ResourceKind.TOPIC, topic)
+    if resource.path in image.unreadable:
+        return [Delete(resource.path)]
     if resource in image.configs:
         return config_write(image, resource, {})
     # There is no version to name, and any broker may write first settings: to make the node is
