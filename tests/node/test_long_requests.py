@@ -12,6 +12,7 @@ from strandline.broker.zookeeper_requests import REQUEST_BYTES_MAX, Multi
 from strandline.cluster.controller.topic_writes import REMOVALS_PER_MULTI
 from strandline.cluster.store import StoreUnavailable
 from strandline.errors import ErrorCode
+from strandline.node.handlers.topics import LOOK_AGAIN_MS
 from strandline.protocol.messages import alter_client_quotas as quotas
 from strandline.protocol.messages import alter_user_scram_credentials as scram
 from strandline.protocol.messages import create_acls, delete_acls
@@ -179,6 +180,20 @@ def test_a_deletion_that_takes_longer_than_the_client_waits_goes_on(world: World
     answer, _ = ask(world, deletion("huge", timeout_ms=0), 6)
     assert codes(answer.responses) == [ErrorCode.REQUEST_TIMED_OUT]
     assert not world.node.metadata.image.topics
+
+
+def test_no_look_is_taken_at_a_deletion_whose_client_has_gone(world: World) -> None:
+    ask(world, creation(["huge"], REMOVALS_PER_MULTI + 1), 7)
+    client = world.connect()
+    client.send(deletion("huge", timeout_ms=1_000_000), 6)
+    world.holds_metadata = True
+    world.turn()
+    world.write_metadata(world.held.popleft())
+    world.advance(100)
+    client.close()
+    world.advance(LOOK_AGAIN_MS)
+    deadline_ms = world.node.next_deadline_ms()
+    assert deadline_ms is None or deadline_ms > world.monotonic_ms + LOOK_AGAIN_MS
 
 
 def test_many_acls_are_made_and_deleted_in_parts(world: World) -> None:

@@ -71,6 +71,7 @@ class Connection:
         "fast_path",
         "frame_bytes_max",
         "gate",
+        "has_ended",
         "has_shown_token",
         "id",
         "in_flight_max",
@@ -119,6 +120,8 @@ class Connection:
         self.parked: dict[Forgettable, None] = {}
         self.closing: str | None = None
         self.fast_path: FastPath | None = None
+        self.has_ended = False
+        """Whether the client is gone: what is answered now is dropped."""
         self.gate: AuthenticationGate | None = None
         """Where the client authenticates; None if its listener has no SASL."""
 
@@ -136,6 +139,7 @@ class Connection:
 
     def ended(self) -> None:
         """Nothing comes any more."""
+        self.has_ended = True
         if self.gate is not None:
             self.gate.forget()
         # They know the connection: such circles would stay until garbage is looked for, and to find

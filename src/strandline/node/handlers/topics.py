@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from random import Random
 from typing import Any, Final
@@ -58,7 +58,7 @@ _CREATE_STRICT_SINCE: Final = 6
 _DELETE_STRICT_SINCE: Final = 5
 _GROW_STRICT_SINCE: Final = 3
 """Clients of these versions know THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
-_LOOK_AGAIN_MS: Final = 20
+LOOK_AGAIN_MS: Final = 20
 
 
 class TopicsHandler:
@@ -192,11 +192,8 @@ class TopicsHandler:
             topic = found[reference]
             return 0 if topic is None else removal_bytes(topic)
 
-        def reply(results: Sequence[TopicDeleted]) -> None:
-            request.reply(DeleteTopicsResponse(responses=[_deleted(result) for result in results]))
-
         def done(results: Sequence[TopicDeleted], at: Instant) -> None:
-            self._reply_when_gone(results, reply, deadline_ms, at)
+            self._reply_when_gone(request, results, deadline_ms, at)
 
         def failed(
             error: ProtocolError,
@@ -223,27 +220,28 @@ class TopicsHandler:
 
     def _reply_when_gone(
         self,
+        request: Request[DeleteTopicsRequest],
         results: Sequence[TopicDeleted],
-        reply: Callable[[Sequence[TopicDeleted]], None],
         deadline_ms: int,
         now: Instant,
     ) -> None:
         """Topics of very many partitions are removed step by step."""
         image = self._metadata.image
-        left = [
+        left = {
             result
             for result in results
             if result.refusal is None and image.is_being_deleted(result.name or "")
-        ]
-        if left and now.monotonic_ms < deadline_ms:
+        }
+        if left and now.monotonic_ms < deadline_ms and not request.connection.has_ended:
 
             def look_again(at: Instant) -> None:
-                self._reply_when_gone(results, reply, deadline_ms, at)
+                self._reply_when_gone(request, results, deadline_ms, at)
 
-            self._timers.schedule(now.monotonic_ms + _LOOK_AGAIN_MS, look_again)
+            self._timers.schedule(now.monotonic_ms + LOOK_AGAIN_MS, look_again)
             return
         late = Refusal(ErrorCode.REQUEST_TIMED_OUT, "The topic is still being deleted.")
-        reply([replace(each, refusal=late) if each in left else each for each in results])
+        told = (replace(each, refusal=late) if each in left else each for each in results)
+        request.reply(DeleteTopicsResponse(responses=[_deleted(each) for each in told]))
 
     def create_partitions(self, request: Request[CreatePartitionsRequest], now: Instant) -> None:
         """Add partitions to topics."""
