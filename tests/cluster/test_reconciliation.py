@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -602,12 +603,11 @@ def test_looks_ahead_decide_what_looks_at_all_decide(monkeypatch: pytest.MonkeyP
         image: ClusterImage,
         policy: Policy,
         touched: Collection[TopicPartition] | None,
-        is_ahead: bool,
-        repairs_max: int,
+        **limits: Any,
     ) -> Decision[Event]:
         nonlocal looked_at_all
         looked_at_all += touched is None
-        return reconcile(image, policy, touched, is_ahead=is_ahead, repairs_max=repairs_max)
+        return reconcile(image, policy, touched, **limits)
 
     monkeypatch.setattr(looks, "reconcile", counted)
     looking, steps = looks.Looks(), 0

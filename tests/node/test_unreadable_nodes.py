@@ -5,12 +5,14 @@ from __future__ import annotations
 import pytest
 
 from strandline.cluster.controller.topic_writes import topic_creation
-from strandline.cluster.store import NO_SESSION, Create, MalformedNode, Operation, SetData
+from strandline.cluster.store import NO_SESSION, Create, Delete, MalformedNode, Operation, SetData
 from strandline.cluster.znodes import (
     ConfigResource,
     ResourceKind,
     TopicNode,
+    deletion_path,
     partition_path,
+    partitions_path,
     state_path,
     topic_path,
 )
@@ -160,3 +162,17 @@ def test_a_log_that_was_removed_counts_for_nothing_once_its_state_can_be_read() 
     world.run_until(world.is_settled)
     assert set(world.partition("orders").in_sync_replicas) == {1, 2, 3}
     world.check()
+
+
+def test_a_deletion_that_the_store_refuses_holds_up_no_other(world: World) -> None:
+    names = ("orders", "others", "rest")
+    for name in names[1:]:
+        world.create_topic(name)
+    foreign = f"{partitions_path('orders')}/foreign"
+    change(world, Create(foreign), *(Create(deletion_path(name)) for name in names))
+    world.advance(1000)
+    image = world.node.metadata.image
+    assert image.topics.keys() == image.requested_deletions.keys() == {"orders"}
+    change(world, Delete(foreign))
+    world.advance(1000)
+    assert not world.node.metadata.image.topics

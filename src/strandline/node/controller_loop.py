@@ -69,6 +69,7 @@ class ControllerLoop:
             self._decide,
             log_events,
             lessen=self._looks.lessen,
+            refused=self._looks.refused,
         )
         self._epoch = _NO_EPOCH
         """The controller epoch that this process counted, or tried to, when it was last elected."""

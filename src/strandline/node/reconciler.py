@@ -32,6 +32,10 @@ def _cannot() -> bool:
     return False
 
 
+def _ignore(results: tuple[object, ...]) -> None:
+    del results
+
+
 class Reconciler(Generic[Result]):
     """One thing that this node sees to. `wake` it when it may be needed, `act` once per turn."""
 
@@ -44,10 +48,12 @@ class Reconciler(Generic[Result]):
         done: Callable[[tuple[Result, ...], Instant], None],
         *,
         lessen: Callable[[], bool] = _cannot,
+        refused: Callable[[tuple[Result, ...]], None] = _ignore,
     ) -> None:
         """`purpose` completes "could not ..." in the log; no operations mean: nothing to do.
 
         `lessen` is to make `decide` write less at once; it tells whether that is possible.
+        `refused` is told the results of what was refused although the image was up to date.
         """
         self._metadata = metadata
         self._timers = timers
@@ -55,6 +61,7 @@ class Reconciler(Generic[Result]):
         self._decide = decide
         self._done = done
         self._lessen = lessen
+        self._refused = refused
         self._is_due = False
         self._is_writing = False
         self._failures = 0
@@ -117,6 +124,8 @@ class Reconciler(Generic[Result]):
         elif self._can_go_on(error, seen):
             self._is_due = True
         else:
+            if isinstance(error, MultiRefused):
+                self._refused(decision.results)
             if not self._failures:
                 log.warning("Could not %s, and will try again: %s", self._purpose, error)
             self._retry(now)

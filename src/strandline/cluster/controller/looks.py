@@ -39,6 +39,8 @@ class Looks:
         self._is_ahead = False
         """Whether they are a part of those that a look at all has found."""
         self._repairs_max = LEADERS_PER_MULTI
+        self._passed_over: set[str] = set()
+        """Topics whose deletion the store refused: the others come first."""
 
     def at_all(self) -> None:
         """The next look is at all: there is another controller."""
@@ -50,6 +52,12 @@ class Looks:
         can_lessen = self._repairs_max > 1
         self._repairs_max = max(1, self._repairs_max // 2)
         return can_lessen
+
+    def refused(self, events: tuple[Event, ...]) -> None:
+        """The store does not take what was decided. A deletion waits for all others."""
+        self._passed_over |= {
+            event.topic for event in events if isinstance(event, TopicRemoved | DeletionDropped)
+        }
 
     def follow(self, delta: ImageDelta) -> None:
         """The image has changed."""
@@ -68,6 +76,7 @@ class Looks:
                 self._touched,
                 is_ahead=self._is_ahead,
                 repairs_max=self._repairs_max,
+                passed_over=self._passed_over,
             )
             if decision.operations:
                 if isinstance(decision.results[0], TopicRemoved | DeletionDropped):
@@ -79,7 +88,9 @@ class Looks:
                 elif not self._is_ahead:
                     self._touched = None
                 return decision
-            if not self._is_ahead:
+            if not self._is_ahead and self._passed_over:
+                self._passed_over.clear()
+            elif not self._is_ahead:
                 self._touched = set()
                 self._repairs_max = LEADERS_PER_MULTI
                 return decision

@@ -62,19 +62,21 @@ def reconcile(
     *,
     is_ahead: bool = False,
     repairs_max: int = LEADERS_PER_MULTI,
+    passed_over: Collection[str] = (),
 ) -> Decision[Event]:
     """What should be written, and as events what that means. Empty: all is as it should be.
 
     `touched` limits the look to these partitions; None looks at all. A limited look is enough
     only if a look at all found nothing but deletions to do in an image before and `touched` has
     what changed since (`touched_by`). One that `is_ahead` is at a part of what is to be done
-    (`work_ahead`) and decides no deletion: other work may come first.
+    (`work_ahead`) and decides no deletion: other work may come first. Topics that are `passed_over`
+    are not removed.
     """
     decision = _repairs(image, policy, touched, most=repairs_max)
     if not decision.operations:
         decision = _first_elections(image, policy, touched)
     if not decision.operations and not is_ahead:
-        decision = _deletions(image, policy)
+        decision = _deletions(image, policy, passed_over)
     return decision
 
 
@@ -108,14 +110,16 @@ def events_of(key: TopicPartition, before: PartitionImage, repair: Repair) -> It
         yield MembersChanged(key, after.in_sync_replicas, after.elr)
 
 
-def _deletions(image: ClusterImage, policy: ControllerPolicy) -> Decision[Event]:
+def _deletions(
+    image: ClusterImage, policy: ControllerPolicy, passed_over: Collection[str]
+) -> Decision[Event]:
     """Carry out the first deletion that was asked for by a node; a huge one in several steps.
 
     The request is for the topic that was there when the node was made. It is dropped, and not
     carried out, if that is gone and there is another one of its name.
     """
     for name in sorted(image.requested_deletions):
-        if topic_path(name) in image.unreadable:
+        if name in passed_over or topic_path(name) in image.unreadable:
             continue
         if not image.is_being_deleted(name) or not policy.is_deletion_enabled:
             request = Delete(deletion_path(name))
