@@ -10,7 +10,8 @@ import pytest
 from strandline.authorization.acls import Operation, PatternType, Permission, ResourceType
 from strandline.broker.zookeeper_requests import REQUEST_BYTES_MAX, Multi
 from strandline.cluster.controller.topic_writes import REMOVALS_PER_MULTI
-from strandline.cluster.store import StoreUnavailable
+from strandline.cluster.store import MultiTooLarge, SetData, StoreUnavailable
+from strandline.cluster.znodes import ConfigResource, ResourceKind
 from strandline.errors import ErrorCode
 from strandline.node.handlers.topics import LOOK_AGAIN_MS
 from strandline.protocol.messages import alter_client_quotas as quotas
@@ -88,9 +89,50 @@ def creation(names: list[str], partitions: int = 1) -> CreateTopicsRequest:
     return CreateTopicsRequest(topics=topics, timeout_ms=1000)
 
 
+def retention(names: list[str]) -> configs.IncrementalAlterConfigsRequest:
+    value = configs.AlterableConfig(name="retention.ms", config_operation=0, value="1000")
+    resources = [
+        configs.AlterConfigsResource(resource_type=TOPIC, resource_name=name, configs=[value])
+        for name in names
+    ]
+    return configs.IncrementalAlterConfigsRequest(resources=resources)
+
+
 def deletion(*names: str, timeout_ms: int = 1000) -> DeleteTopicsRequest:
     topics = [DeleteTopicState(name=name) for name in names]
     return DeleteTopicsRequest(topics=topics, timeout_ms=timeout_ms)
+
+
+def readers(names: list[str]) -> create_acls.CreateAclsRequest:
+    creations = [
+        create_acls.AclCreation(
+            resource_type=ResourceType.TOPIC,
+            resource_name=name,
+            resource_pattern_type=PatternType.LITERAL,
+            principal=f"User:{name}",
+            host="*",
+            operation=Operation.READ,
+            permission_type=Permission.ALLOW,
+        )
+        for name in names
+    ]
+    return create_acls.CreateAclsRequest(creations=creations)
+
+
+def removal(*names: str | None) -> delete_acls.DeleteAclsRequest:
+    filters = [
+        delete_acls.DeleteAclsFilter(
+            resource_type_filter=ResourceType.ANY,
+            resource_name_filter=name,
+            pattern_type_filter=PatternType.ANY,
+            principal_filter=None,
+            host_filter=None,
+            operation=Operation.ANY,
+            permission_type=Permission.ANY,
+        )
+        for name in names
+    ]
+    return delete_acls.DeleteAclsRequest(filters=filters)
 
 
 def codes(results: list[Any]) -> list[int]:
@@ -106,13 +148,7 @@ def test_many_topics_are_made_changed_and_deleted_in_parts(world: World) -> None
     image = world.node.metadata.image
     assert image.topics.keys() == set(names)
 
-    value = configs.AlterableConfig(name="retention.ms", config_operation=0, value="1000")
-    resources = [
-        configs.AlterConfigsResource(resource_type=TOPIC, resource_name=name, configs=[value])
-        for name in names
-    ]
-    request = configs.IncrementalAlterConfigsRequest(resources=resources)
-    answer, writes = ask(world, request, 1)
+    answer, writes = ask(world, retention(names), 1)
     assert (codes(answer.responses), writes) == ([ErrorCode.NONE] * MANY, 3)
 
     grown = [CreatePartitionsTopic(name=name, count=2, assignments=None) for name in names]
@@ -147,6 +183,32 @@ def test_an_answer_tells_what_was_done_before_the_store_failed(world: World) -> 
     left = [name for name, code in of_topics.items() if code == ErrorCode.KAFKA_STORAGE_ERROR]
     assert world.node.metadata.image.topics.keys() == set(left) == set(names[100:])
     assert set(of_topics.values()) == {ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR}
+
+
+def test_what_cannot_be_written_is_refused_alone(world: World) -> None:
+    names = many()
+    ask(world, creation(names), 7)
+    bad = names[30]
+    spoilt = ConfigResource(ResourceKind.TOPIC, bad).path
+    changes = world.tree.multi([SetData(spoilt, b"oops")]).changes
+    assert changes is not None
+    world.metadata_changed(changes)
+    world.turn()
+    answer, writes = ask(world, retention(names), 1)
+    of_topics = {each.resource_name: each.error_code for each in answer.responses}
+    assert of_topics == {**dict.fromkeys(names, 0), bad: ErrorCode.KAFKA_STORAGE_ERROR}
+    assert list(of_topics) == names
+    assert writes < 20
+    answer, _ = ask(world, deletion(*names), 6)
+    assert codes(answer.responses) == [ErrorCode.NONE] * MANY
+
+
+def test_a_single_change_that_is_too_large_is_refused(world: World) -> None:
+    world.create_topic("orders")
+    world.store_error = MultiTooLarge(request_bytes=2_000_000, request_bytes_max=1_000_000)
+    answer = world.connect().ask(retention(["orders"]), 1)
+    assert codes(answer.responses) == [ErrorCode.INVALID_REQUEST]
+    world.store_error = None
 
 
 def test_a_request_in_parts_may_make_as_many_partitions_as_one_in_one(world: World) -> None:
@@ -198,36 +260,32 @@ def test_no_look_is_taken_at_a_deletion_whose_client_has_gone(world: World) -> N
 
 def test_many_acls_are_made_and_deleted_in_parts(world: World) -> None:
     names = many(1000)
-    creations = [
-        create_acls.AclCreation(
-            resource_type=ResourceType.TOPIC,
-            resource_name=name,
-            resource_pattern_type=PatternType.LITERAL,
-            principal=f"User:{name}",
-            host="*",
-            operation=Operation.READ,
-            permission_type=Permission.ALLOW,
-        )
-        for name in [*names[:1], "", *names, *names[:1]]
-    ]
-    answer, writes = ask(world, create_acls.CreateAclsRequest(creations=creations), 3)
+    answer, writes = ask(world, readers([*names[:1], "", *names, *names[:1]]), 3)
     assert codes(answer.results) == [0, ErrorCode.INVALID_REQUEST, *[0] * 1001]
     assert writes == 11
-    every = delete_acls.DeleteAclsFilter(
-        resource_type_filter=ResourceType.ANY,
-        resource_name_filter=None,
-        pattern_type_filter=PatternType.ANY,
-        principal_filter=None,
-        host_filter=None,
-        operation=Operation.ANY,
-        permission_type=Permission.ANY,
-    )
-    answer, writes = ask(world, delete_acls.DeleteAclsRequest(filters=[every, every]), 3)
+    answer, writes = ask(world, removal(None, None), 3)
     deleted = [
         [acl.resource_name for acl in result.matching_acls] for result in answer.filter_results
     ]
     assert deleted == [names, names]
     assert not world.node.metadata.image.acls
+
+
+def test_deleted_acls_are_told_when_the_store_fails_on_the_way(world: World) -> None:
+    names = many()
+    ask(world, readers(names), 3)
+    answer, _ = ask(world, removal(*names, "none", None), 3, fails_at=1)
+    *of_names, of_none, of_all = [
+        (result.error_code, [acl.resource_name for acl in result.matching_acls])
+        for result in answer.filter_results
+    ]
+    left = {resource.name for resource in world.node.metadata.image.acls}
+    assert of_names == [
+        (ErrorCode.KAFKA_STORAGE_ERROR, []) if name in left else (ErrorCode.NONE, [name])
+        for name in names
+    ]
+    assert left == set(names[100:])
+    assert (of_none, of_all) == ((ErrorCode.NONE, []), (ErrorCode.KAFKA_STORAGE_ERROR, []))
 
 
 def test_many_quotas_and_credentials_are_written_in_parts(world: World) -> None:

@@ -37,8 +37,9 @@ Done = Callable[[tuple[Result, ...], Instant], None]
 Failed = Callable[[ProtocolError, Instant], None]
 
 
-class TooLargeToWrite(ProtocolError):
-    """What was decided is more than the metadata store takes at once. Nothing was written."""
+class NotToBeWritten(ProtocolError):
+    """The metadata store does not take what was decided, for what it is: too large, or about a node
+    that cannot be read or named. Nothing was written; another decision may be."""
 
 
 class Controller:
@@ -77,7 +78,7 @@ class Controller:
             if error is None:
                 done(decision.results, at)
             elif unreadable is not None:
-                failed(ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR, str(unreadable)), at)
+                failed(NotToBeWritten(ErrorCode.KAFKA_STORAGE_ERROR, str(unreadable)), at)
             elif _was_out_of_date(error) and rounds_left > 1:
                 self._round(decide, done, failed, rounds_left - 1, at)
             else:
@@ -106,7 +107,7 @@ def _for_clients(error: StoreError) -> ProtocolError:
             "The metadata store did not say whether it wrote the change.",
         )
     if isinstance(error, InvalidPath):
-        return ProtocolError(
+        return NotToBeWritten(
             ErrorCode.INVALID_REQUEST,
             f"The metadata store can have no node {error.path!r} for what the request names.",
         )
@@ -115,7 +116,7 @@ def _for_clients(error: StoreError) -> ProtocolError:
             ErrorCode.NOT_CONTROLLER, "The metadata kept changing under the request: try again."
         )
     if isinstance(error, MultiTooLarge):
-        return TooLargeToWrite(
+        return NotToBeWritten(
             ErrorCode.INVALID_REQUEST,
             "The request changes more at once than the metadata store takes.",
         )

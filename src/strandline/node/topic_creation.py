@@ -20,7 +20,6 @@ from strandline.cluster.controller import (
     create_topics,
 )
 from strandline.cluster.image import ClusterImage
-from strandline.errors import ProtocolError
 from strandline.node.controller import Controller
 from strandline.node.handlers.batching import InBatches
 from strandline.node.settings import Settings
@@ -52,14 +51,11 @@ class TopicCreation:
             refused = {result.name: result.refusal for result in results if result.refusal}
             created(refused, at)
 
-        def failed(
-            error: ProtocolError, results: Sequence[TopicCreated], left: Sequence[str], at: Instant
-        ) -> None:
-            refusal = Refusal.of(error)
-            done([*results, *(TopicCreated(name, refusal=refusal) for name in left)], at)
+        def refused(name: str, refusal: Refusal) -> TopicCreated:
+            return TopicCreated(name, refusal=refusal)
 
-        InBatches(self._controller, decide, wanted, key=str).carry_out(
-            done=done, failed=failed, now=now
+        InBatches(self._controller, decide, wanted, key=str, refused=refused).carry_out(
+            done=done, now=now
         )
 
     def refusal(self, name: str, image: ClusterImage) -> Refusal | None:

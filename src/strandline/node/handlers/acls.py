@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain, groupby
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from strandline.authorization.acls import (
     AclBinding,
@@ -34,6 +34,9 @@ from strandline.protocol.messages import create_acls, delete_acls, describe_acls
 from strandline.types import Instant
 
 NO_AUTHORIZER: Final = "No Authorizer is configured."
+_OfFilters: TypeAlias = dict[int, Refusal | tuple[AclBinding, ...]]
+"""What becomes of some patterns, for each filter that means one, by its place."""
+
 _Word = TypeVar("_Word", ResourceType, PatternType, Operation, Permission)
 
 
@@ -108,35 +111,33 @@ class AclsHandler:
             )
 
         # One filter may mean very many ACLs: they are deleted so many patterns at a time.
-        patterns = {
-            binding.resource
-            for wanted in asked.wishes
-            for binding in matching_acls(self._metadata.image, wanted)
-        }
+        meant_by: dict[ResourcePattern, set[int]] = {}
+        for number, wanted in enumerate(asked.wishes):
+            for binding in matching_acls(self._metadata.image, wanted):
+                meant_by.setdefault(binding.resource, set()).add(number)
 
-        def decide(
-            image: ClusterImage, some: Sequence[ResourcePattern]
-        ) -> Decision[tuple[AclBinding, ...]]:
-            return decide_deletion(image, asked.wishes, some)
+        def decide(image: ClusterImage, some: Sequence[ResourcePattern]) -> Decision[_OfFilters]:
+            decision = decide_deletion(image, asked.wishes, some)
+            found: _OfFilters = {n: each for n, each in enumerate(decision.results) if each}
+            return Decision((found,), decision.operations)
 
-        def done(results: Sequence[tuple[AclBinding, ...]], at: Instant) -> None:
+        def done(results: Sequence[_OfFilters], at: Instant) -> None:
             del at
-            count = len(asked.wishes)
-            of_filters = (chain.from_iterable(results[n::count]) for n in range(count))
-            reply(asked.outcomes(map(tuple, of_filters)))
+            deleted: list[list[AclBinding]] = [[] for _ in asked.wishes]
+            refusals: dict[int, Refusal] = {}
+            for number, outcome in chain.from_iterable(result.items() for result in results):
+                if isinstance(outcome, Refusal):
+                    refusals[number] = outcome
+                else:
+                    deleted[number] += outcome
+            reply(asked.outcomes(refusals.get(n) or tuple(each) for n, each in enumerate(deleted)))
 
-        def failed(
-            error: ProtocolError,
-            results: Sequence[tuple[AclBinding, ...]],
-            left: Sequence[ResourcePattern],
-            at: Instant,
-        ) -> None:
-            del results, left, at
-            reply(asked.failed(error))
+        def refused(pattern: ResourcePattern, refusal: Refusal) -> _OfFilters:
+            return dict.fromkeys(meant_by[pattern], refusal)
 
-        InBatches(self._controller, decide, sorted(patterns), key=_itself).carry_out(
-            done=done, failed=failed, now=now
-        )
+        InBatches(
+            self._controller, decide, sorted(meant_by), key=_itself, refused=refused
+        ).carry_out(done=done, now=now)
 
     def _check_enabled(self) -> None:
         if not self._is_enabled:

@@ -49,26 +49,17 @@ class AlterPartitionHandler:
             del at
             request.reply(response_of(results))
 
-        def failed(
-            error: ProtocolError,
-            results: Sequence[PartitionAltered],
-            left: Sequence[InSyncProposal],
-            at: Instant,
-        ) -> None:
+        def failed(error: ProtocolError, at: Instant) -> None:
             del at
-            if results:
-                refusal = Refusal.of(error)
-                refused = [
-                    PartitionAltered(item.topic_id, item.partition, refusal) for item in left
-                ]
-                request.reply(response_of([*results, *refused]))
-            else:
-                request.reply(AlterPartitionResponse(error_code=error.code))
+            request.reply(AlterPartitionResponse(error_code=error.code))
+
+        def refused(item: InSyncProposal, refusal: Refusal) -> PartitionAltered:
+            return PartitionAltered(item.topic_id, item.partition, refusal)
 
         proposals = proposals_of(body, request.version)
-        InBatches(self._controller_loop, decide, proposals, key=_partition_of).carry_out(
-            done=done, failed=failed, now=now
-        )
+        InBatches(
+            self._controller_loop, decide, proposals, key=_partition_of, refused=refused
+        ).carry_out(done=done, failed=failed, now=now)
 
 
 def _partition_of(item: InSyncProposal) -> tuple[TopicId, int]:

@@ -3,20 +3,26 @@
 A decision is written in one multi, and ZooKeeper takes a multi of about a megabyte at most. So a
 long request becomes several decisions, each made from the image that the one before it left, and is
 answered when all are made. If one fails, those before it stay done: the answer says it for each.
-One that is too large all the same is made again in two halves.
+One that the store does not take for what it is about is made again in two halves, until what cannot
+be written is alone and is refused alone.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable, Sequence
-from itertools import chain
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from itertools import chain, groupby
 from typing import Generic, Protocol, TypeAlias, TypeVar
 
-from strandline.cluster.controller import BYTES_PER_MULTI, PARTITIONS_PER_MULTI, Decision
+from strandline.cluster.controller import (
+    BYTES_PER_MULTI,
+    PARTITIONS_PER_MULTI,
+    Decision,
+    Refusal,
+)
 from strandline.cluster.image import ClusterImage
 from strandline.errors import ProtocolError
-from strandline.node.controller import Controller, TooLargeToWrite
+from strandline.node.controller import Controller, NotToBeWritten
 from strandline.node.controller_loop import ControllerLoop
 from strandline.types import Instant
 
@@ -51,15 +57,18 @@ class InBatches(Generic[Item, Result]):
         items: Sequence[Item],
         *,
         key: Callable[[Item], Hashable],
+        refused: Callable[[Item, Refusal], Result],
         size: Callable[[Item], int] = _no_bytes,
     ) -> None:
         """Items with one key are decided about together: a request may name a thing twice. What
         only the controller may decide has the loop as its `controller`.
 
-        `size` is about how many bytes an item has written, beside a few hundred.
+        `refused` is the result of an item that could not be done. `size` is about how many bytes an
+        item has written, beside a few hundred.
         """
         self._controller = controller
         self._decide = decide
+        self._refused = refused
         self._left = _portions(items, key, size)
         self.results: list[Result] = []
         """Of what is done so far."""
@@ -68,10 +77,11 @@ class InBatches(Generic[Item, Result]):
         self,
         *,
         done: Callable[[Sequence[Result], Instant], None],
-        failed: Callable[[ProtocolError, Sequence[Result], Sequence[Item], Instant], None],
+        failed: Callable[[ProtocolError, Instant], None] | None = None,
         now: Instant,
     ) -> None:
-        """Decide all. `failed` is told what was done, and what was not."""
+        """Decide all, and tell the results of all. `failed` is told instead if there is none: for
+        requests that can be refused as a whole."""
         # Also without any items: whether this is the controller may be part of the answer.
         portion: _Portion[Item] = self._left.popleft() if self._left else []
 
@@ -87,13 +97,18 @@ class InBatches(Generic[Item, Result]):
                 done(self.results, at)
 
         def portion_failed(error: ProtocolError, at: Instant) -> None:
-            if isinstance(error, TooLargeToWrite) and len(portion) > 1:
+            if isinstance(error, NotToBeWritten) and len(portion) > 1:
                 middle = len(portion) // 2
                 self._left.extendleft((portion[middle:], portion[:middle]))
                 self._controller.in_another_turn(go_on, at)
-                return
-            left = chain.from_iterable((portion, *self._left))
-            failed(error, self.results, list(chain.from_iterable(left)), at)
+            elif isinstance(error, NotToBeWritten):
+                portion_done(tuple(self._refusals(portion, Refusal.of(error))), at)
+            elif failed is not None and not self.results:
+                failed(error, at)
+            else:
+                left = chain(portion, *self._left)
+                self.results += self._refusals(left, Refusal.of(error))
+                done(self.results, at)
 
         self._controller.carry_out(
             lambda image: self._decide(image, list(chain.from_iterable(portion))),
@@ -101,6 +116,12 @@ class InBatches(Generic[Item, Result]):
             failed=portion_failed,
             now=now,
         )
+
+    def _refusals(self, groups: Iterable[list[Item]], refusal: Refusal) -> Iterable[Result]:
+        """One result for what is named twice."""
+        for group in groups:
+            for result, _ in groupby(self._refused(item, refusal) for item in group):
+                yield result
 
 
 def _portions(

@@ -232,19 +232,12 @@ class ConfigsHandler:
             del at
             reply(results)
 
-        def failed(
-            error: ProtocolError,
-            results: Sequence[ConfigsAltered],
-            left: Sequence[_Wish],
-            at: Instant,
-        ) -> None:
-            del at
-            refusal = Refusal.of(error)
-            reply([*results, *(ConfigsAltered(item.kind, item.name, refusal) for item in left)])
+        def refused(item: _Wish, refusal: Refusal) -> ConfigsAltered:
+            return ConfigsAltered(item.kind, item.name, refusal)
 
-        InBatches(self._controller, decide, wanted, key=_resource_of, size=size).carry_out(
-            done=done, failed=failed, now=now
-        )
+        InBatches(
+            self._controller, decide, wanted, key=_resource_of, refused=refused, size=size
+        ).carry_out(done=done, now=now)
 
     def list_resources(
         self, request: Request[list_config_resources.ListConfigResourcesRequest], now: Instant

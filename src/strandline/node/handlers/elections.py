@@ -101,24 +101,20 @@ class ElectLeadersHandler:
                 ]
             _reply_elected(request, results, ErrorCode.NONE)
 
-        def failed(
-            error: ProtocolError,
-            results: Sequence[Elected],
-            left: Sequence[TopicPartition],
-            at: Instant,
-        ) -> None:
-            _tell(results, at)
-            if error.code is ErrorCode.NOT_CONTROLLER and not results:
+        def failed(error: ProtocolError, at: Instant) -> None:
+            if error.code is ErrorCode.NOT_CONTROLLER:
                 _reply_elected(request, [], error.code)
-                return
-            # Before version 1 there is no code for the whole; and some may be elected already.
-            refusal = Refusal.of(error)
-            refused = [Elected(each, refusal) for each in left]
-            _reply_elected(request, [*results, *refused], ErrorCode.NONE)
+            else:
+                # Before version 1 there is no code for the whole.
+                refusal = Refusal.of(error)
+                done([refused(each, refusal) for each in partitions], at)
 
-        InBatches(self._controller_loop, decide, partitions, key=_itself).carry_out(
-            done=done, failed=failed, now=now
-        )
+        def refused(partition: TopicPartition, refusal: Refusal) -> Elected:
+            return Elected(partition, refusal)
+
+        InBatches(
+            self._controller_loop, decide, partitions, key=_itself, refused=refused
+        ).carry_out(done=done, failed=failed, now=now)
 
 
 def _tell(results: Sequence[Elected], now: Instant) -> None:
@@ -203,23 +199,20 @@ class ReassignmentsHandler:
             del at
             _reply_reassigned(request, results)
 
-        def failed(
-            error: ProtocolError,
-            results: Sequence[ReassignmentAnswer],
-            left: Sequence[ReassignmentRequest],
-            at: Instant,
-        ) -> None:
+        def failed(error: ProtocolError, at: Instant) -> None:
             del at
-            if results:
-                refusal = Refusal.of(error)
-                names = dict.fromkeys(wish.partition for wish in left)
-                refused = [ReassignmentAnswer(each, refusal) for each in names]
-                _reply_reassigned(request, [*results, *refused])
-            else:
-                _reply_reassigned(request, [], error)
+            _reply_reassigned(request, [], error)
+
+        def refused(wish: ReassignmentRequest, refusal: Refusal) -> ReassignmentAnswer:
+            return ReassignmentAnswer(wish.partition, refusal)
 
         InBatches(
-            self._controller_loop, decide, _by_topic(wishes), key=_partition_of, size=size
+            self._controller_loop,
+            decide,
+            _by_topic(wishes),
+            key=_partition_of,
+            refused=refused,
+            size=size,
         ).carry_out(done=done, failed=failed, now=now)
 
     def list(self, request: Request[ListPartitionReassignmentsRequest], now: Instant) -> None:

@@ -56,24 +56,15 @@ class ItemByItem(Generic[Wish]):
             outcomes.update(results)
             reply(self.outcomes(outcomes[number] for number in range(len(self.wishes))))
 
-        def failed(
-            error: ProtocolError,
-            results: Sequence[tuple[int, Refusal | None]],
-            left: Sequence[tuple[int, Wish]],
-            at: Instant,
-        ) -> None:
-            refusal = Refusal.of(error)
-            done([*results, *((number, refusal) for number, _ in left)], at)
-
         InBatches(
-            controller, decide_some, list(enumerate(self.wishes)), key=lambda item: key(item[1])
-        ).carry_out(done=done, failed=failed, now=now)
+            controller,
+            decide_some,
+            list(enumerate(self.wishes)),
+            key=lambda item: key(item[1]),
+            refused=lambda item, refusal: (item[0], refusal),
+        ).carry_out(done=done, now=now)
 
     def outcomes(self, results: Iterable[Result]) -> list[Refusal | Result]:
         """What becomes of all items, in their order, from the results of the wishes."""
         decided = iter(results)
         return [refusal or next(decided) for refusal in self._early]
-
-    def failed(self, error: ProtocolError) -> list[Refusal]:
-        """The same, if none of the wishes could be carried out."""
-        return [refusal or Refusal.of(error) for refusal in self._early]

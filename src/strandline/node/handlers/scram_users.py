@@ -16,7 +16,7 @@ from strandline.cluster.controller.alter_scram import (
     users_with_credentials,
 )
 from strandline.cluster.image import ClusterImage
-from strandline.errors import ErrorCode, ProtocolError
+from strandline.errors import ErrorCode
 from strandline.node.controller import Controller
 from strandline.node.handlers.batching import InBatches
 from strandline.node.metadata import Metadata
@@ -76,28 +76,17 @@ class ScramUsersHandler:
             for each in body.upsertions
         )
 
-        def reply(results: Sequence[ScramAltered]) -> None:
+        def done(results: Sequence[ScramAltered], at: Instant) -> None:
+            del at
             request.reply(
                 AlterUserScramCredentialsResponse(results=[_altered(each) for each in results])
             )
 
-        def done(results: Sequence[ScramAltered], at: Instant) -> None:
-            del at
-            reply(results)
+        def refused(change: ScramChange, refusal: Refusal) -> ScramAltered:
+            return ScramAltered(change.user, refusal)
 
-        def failed(
-            error: ProtocolError,
-            results: Sequence[ScramAltered],
-            left: Sequence[ScramChange],
-            at: Instant,
-        ) -> None:
-            del at
-            refusal = Refusal.of(error)
-            users = dict.fromkeys(map(_user_of, left))
-            reply([*results, *(ScramAltered(user, refusal) for user in users)])
-
-        InBatches(self._controller, alter_scram, changes, key=_user_of).carry_out(
-            done=done, failed=failed, now=now
+        InBatches(self._controller, alter_scram, changes, key=_user_of, refused=refused).carry_out(
+            done=done, now=now
         )
 
 

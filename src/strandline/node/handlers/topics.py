@@ -27,7 +27,7 @@ from strandline.cluster.controller.create_partitions import bytes_after
 from strandline.cluster.controller.create_topics import bytes_wanted, partitions_wanted
 from strandline.cluster.controller.delete_topics import removal_bytes
 from strandline.cluster.image import ClusterImage, TopicImage
-from strandline.errors import ErrorCode, ProtocolError
+from strandline.errors import ErrorCode
 from strandline.node.client_quotas import ClientQuotas
 from strandline.node.controller_loop import ControllerLoop
 from strandline.node.handlers.batching import InBatches
@@ -128,18 +128,12 @@ class TopicsHandler:
             response = CreateTopicsResponse(topics=[self._created(result) for result in results])
             request.reply(response)
 
-        def failed(
-            error: ProtocolError,
-            results: Sequence[TopicCreated],
-            left: Sequence[TopicSpec],
-            at: Instant,
-        ) -> None:
-            refusal = Refusal.of(error)
-            done([*results, *(TopicCreated(spec.name, refusal=refusal) for spec in left)], at)
+        def refused(spec: TopicSpec, refusal: Refusal) -> TopicCreated:
+            return TopicCreated(spec.name, refusal=refusal)
 
-        InBatches(self._controller_loop, decide, specs, key=_name_of, size=size).carry_out(
-            done=done, failed=failed, now=now
-        )
+        InBatches(
+            self._controller_loop, decide, specs, key=_name_of, refused=refused, size=size
+        ).carry_out(done=done, now=now)
 
     def _created(self, result: TopicCreated) -> CreatableTopicResult:
         refusal = result.refusal
@@ -195,21 +189,15 @@ class TopicsHandler:
         def done(results: Sequence[TopicDeleted], at: Instant) -> None:
             self._reply_when_gone(request, results, deadline_ms, at)
 
-        def failed(
-            error: ProtocolError,
-            results: Sequence[TopicDeleted],
-            left: Sequence[TopicReference],
-            at: Instant,
-        ) -> None:
-            refusal = Refusal.of(error)
-            if error.code is ErrorCode.TOPIC_DELETION_DISABLED and request.version < 3:
+        def refused(reference: TopicReference, refusal: Refusal) -> TopicDeleted:
+            if refusal.code is ErrorCode.TOPIC_DELETION_DISABLED and request.version < 3:
                 # The code came with version 3; older clients know this one.
-                refusal = Refusal(ErrorCode.INVALID_REQUEST, error.message)
-            done([*results, *(TopicDeleted(ref.name, ref.topic_id, refusal) for ref in left)], at)
+                refusal = Refusal(ErrorCode.INVALID_REQUEST, refusal.message)
+            return TopicDeleted(reference.name, reference.topic_id, refusal)
 
-        InBatches(self._controller_loop, decide, references, key=key, size=size).carry_out(
-            done=done, failed=failed, now=now
-        )
+        InBatches(
+            self._controller_loop, decide, references, key=key, refused=refused, size=size
+        ).carry_out(done=done, now=now)
 
     def _found(self, reference: TopicReference) -> TopicImage | None:
         """The topic that is meant, if there is one now."""
@@ -279,17 +267,13 @@ class TopicsHandler:
             del at
             request.reply(CreatePartitionsResponse(results=[_added(result) for result in results]))
 
-        def failed(
-            error: ProtocolError,
-            results: Sequence[PartitionsAdded],
-            left: Sequence[PartitionsSpec],
-            at: Instant,
-        ) -> None:
-            refusal = Refusal.of(error)
-            done([*results, *(PartitionsAdded(spec.name, refusal=refusal) for spec in left)], at)
+        def refused(spec: PartitionsSpec, refusal: Refusal) -> PartitionsAdded:
+            return PartitionsAdded(spec.name, refusal=refusal)
 
-        batches = InBatches(self._controller_loop, decide, specs, key=_name_of, size=size)
-        batches.carry_out(done=done, failed=failed, now=now)
+        batches = InBatches(
+            self._controller_loop, decide, specs, key=_name_of, refused=refused, size=size
+        )
+        batches.carry_out(done=done, now=now)
 
     def _permit(self, request: Request[Any], now: Instant, *, is_strict: bool) -> Permit:
         """What every partition that is made or removed is to be allowed by."""
