@@ -10,8 +10,8 @@ import pytest
 from strandline.authorization.acls import Operation, PatternType, Permission, ResourceType
 from strandline.broker.zookeeper_requests import REQUEST_BYTES_MAX, Multi
 from strandline.cluster.controller.topic_writes import REMOVALS_PER_MULTI
-from strandline.cluster.store import MultiTooLarge, SetData, StoreUnavailable
-from strandline.cluster.znodes import ConfigResource, ResourceKind
+from strandline.cluster.store import Delete, MultiTooLarge, SetData, StoreUnavailable
+from strandline.cluster.znodes import ConfigResource, ControllerNode, ResourceKind
 from strandline.errors import ErrorCode
 from strandline.node.handlers.topics import LOOK_AGAIN_MS
 from strandline.protocol.messages import alter_client_quotas as quotas
@@ -29,6 +29,7 @@ from strandline.protocol.messages.create_topics import (
 )
 from strandline.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from strandline.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from tests.node.test_unreadable_nodes import change
 from tests.node.world import World
 
 MANY = 250
@@ -185,15 +186,35 @@ def test_an_answer_tells_what_was_done_before_the_store_failed(world: World) -> 
     assert set(of_topics.values()) == {ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR}
 
 
+@pytest.mark.parametrize("is_half_done", [True, False])
+def test_a_request_is_to_be_repeated_only_if_nothing_is_done(
+    world: World, is_half_done: bool
+) -> None:
+    names = many()
+    client = world.connect()
+    world.holds_metadata = True
+    if is_half_done:
+        client.send(creation(names), 7)
+        world.turn()
+        world.write_metadata(world.held.popleft())
+    change(world, Delete(ControllerNode.path))
+    if not is_half_done:
+        client.send(creation(names), 7)
+    world.advance(1)
+    (answer,) = client.answers
+    made = world.node.metadata.image.topics
+    code = ErrorCode.REQUEST_TIMED_OUT if is_half_done else ErrorCode.NOT_CONTROLLER
+    assert codes(answer.topics) == [0 if name in made else code for name in names]
+    assert bool(made) is is_half_done
+    world.holds_metadata = False
+
+
 def test_what_cannot_be_written_is_refused_alone(world: World) -> None:
     names = many()
     ask(world, creation(names), 7)
     bad = names[30]
     spoilt = ConfigResource(ResourceKind.TOPIC, bad).path
-    changes = world.tree.multi([SetData(spoilt, b"oops")]).changes
-    assert changes is not None
-    world.metadata_changed(changes)
-    world.turn()
+    change(world, SetData(spoilt, b"oops"))
     answer, writes = ask(world, retention(names), 1)
     of_topics = {each.resource_name: each.error_code for each in answer.responses}
     assert of_topics == {**dict.fromkeys(names, 0), bad: ErrorCode.KAFKA_STORAGE_ERROR}

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from itertools import chain, groupby
-from typing import Generic, Protocol, TypeAlias, TypeVar
+from typing import Final, Generic, Protocol, TypeAlias, TypeVar
 
 from strandline.cluster.controller import (
     BYTES_PER_MULTI,
@@ -21,7 +21,7 @@ from strandline.cluster.controller import (
     Refusal,
 )
 from strandline.cluster.image import ClusterImage
-from strandline.errors import ProtocolError
+from strandline.errors import ErrorCode, ProtocolError
 from strandline.node.controller import Controller, NotToBeWritten
 from strandline.node.controller_loop import ControllerLoop
 from strandline.types import Instant
@@ -34,6 +34,14 @@ _Result = TypeVar("_Result", covariant=True)
 
 _Portion: TypeAlias = list[list[Item]]
 """What is decided about at once; the items of each inner list have one key."""
+
+
+_HALF_DONE: Final = Refusal(
+    ErrorCode.REQUEST_TIMED_OUT,
+    "This was not done: the controller changed when a part of the request was done already.",
+)
+"""Instead of NOT_CONTROLLER: Kafka's clients repeat the whole request when any of its results has
+that, and are refused what they themselves have made."""
 
 
 def _no_bytes(item: object) -> int:
@@ -106,8 +114,9 @@ class InBatches(Generic[Item, Result]):
             elif failed is not None and not self.results:
                 failed(error, at)
             else:
-                left = chain(portion, *self._left)
-                self.results += self._refusals(left, Refusal.of(error))
+                is_half_done = error.code is ErrorCode.NOT_CONTROLLER and self.results
+                refusal = _HALF_DONE if is_half_done else Refusal.of(error)
+                self.results += self._refusals(chain(portion, *self._left), refusal)
                 done(self.results, at)
 
         self._controller.carry_out(
