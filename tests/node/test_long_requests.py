@@ -209,6 +209,18 @@ def test_a_request_is_to_be_repeated_only_if_nothing_is_done(
     world.holds_metadata = False
 
 
+@pytest.mark.parametrize("validate_only", [True, False])
+def test_names_that_exclude_each_other_do_so_however_far_apart(
+    world: World, validate_only: bool
+) -> None:
+    world.node.settings.ignores_case = True
+    request = creation(["a.b", "orders", *many(), "a_b", "Orders", "A.B"])
+    request.validate_only = validate_only
+    answer, _ = ask(world, request, 7)
+    refused = {each.name: each.error_code for each in answer.topics if each.error_code}
+    assert refused == dict.fromkeys(("a_b", "Orders", "A.B"), ErrorCode.INVALID_TOPIC_EXCEPTION)
+
+
 def test_what_cannot_be_written_is_refused_alone(world: World) -> None:
     names = many()
     ask(world, creation(names), 7)

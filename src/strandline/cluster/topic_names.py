@@ -50,6 +50,11 @@ def case_key(name: str) -> str:
     return name.lower()
 
 
+def exclusion_key(name: str, *, ignores_case: bool) -> str:
+    """Equal for names of which only one can be a topic; also for a few others."""
+    return collision_key(case_key(name) if ignores_case else name)
+
+
 def is_internal(name: str) -> bool:
     """Whether brokers keep state of their own in the topic."""
     return name in INTERNAL_TOPICS

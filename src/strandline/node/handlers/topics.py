@@ -27,6 +27,7 @@ from strandline.cluster.controller.create_partitions import bytes_after
 from strandline.cluster.controller.create_topics import bytes_wanted, partitions_wanted
 from strandline.cluster.controller.delete_topics import removal_bytes
 from strandline.cluster.image import ClusterImage, TopicImage
+from strandline.cluster.topic_names import exclusion_key
 from strandline.errors import ErrorCode
 from strandline.node.client_quotas import ClientQuotas
 from strandline.node.controller_loop import ControllerLoop
@@ -120,6 +121,9 @@ class TopicsHandler:
                 random=self._random,
             )
 
+        def key(spec: TopicSpec) -> Hashable:
+            return exclusion_key(spec.name, ignores_case=self._settings.ignores_case)
+
         def size(spec: TopicSpec) -> int:
             return bytes_wanted(spec, broker)
 
@@ -132,7 +136,7 @@ class TopicsHandler:
             return TopicCreated(spec.name, refusal=refusal)
 
         InBatches(
-            self._controller_loop, decide, specs, key=_name_of, refused=refused, size=size
+            self._controller_loop, decide, specs, key=key, refused=refused, size=size
         ).carry_out(done=done, now=now)
 
     def _created(self, result: TopicCreated) -> CreatableTopicResult:
@@ -281,7 +285,7 @@ class TopicsHandler:
         return always if mutations is None else mutations.take
 
 
-def _name_of(spec: TopicSpec | PartitionsSpec) -> str:
+def _name_of(spec: PartitionsSpec) -> str:
     return spec.name
 
 
