@@ -35,6 +35,50 @@ def test_one_name_is_no_list_of_names(broker: BrokerThread) -> None:
         member.subscribe("ab")
 
 
+@pytest.mark.parametrize(
+    ("more", "sentence"),
+    [
+        ({"partition": 1.0}, "The partition is a whole number, not float: 1.0"),
+        ({"partition": "0"}, "The partition is a whole number, not str: '0'"),
+        ({"partition": True}, "The partition is a whole number, not bool"),
+        ({"topic": b"numbers"}, "A name is text, not bytes: b'numbers'"),
+    ],
+)
+def test_a_record_that_cannot_be_sent_harms_no_other(
+    broker: BrokerThread, more: dict[str, Any], sentence: str
+) -> None:
+    """1.0 equals 1 wherever partitions are looked up: all later records waited behind it."""
+    wrong = {"topic": "numbers", "value": b"wrong", **more}
+    with strandline.Producer(settings(broker)) as producer:
+        with pytest.raises(TypeError, match=sentence):
+            producer.send(**wrong)
+        producer.send("numbers", b"right", partition=0)
+        producer.flush().raise_failure()
+
+    async def work() -> None:
+        async with strandline.AsyncProducer(settings(broker)) as producer:
+            with pytest.raises(TypeError, match=sentence):
+                await producer.send(**wrong)
+            await producer.send_and_wait("numbers", b"right", partition=0)
+
+    asyncio.run(work())
+
+
+def test_numbers_of_partitions_are_whole_numbers(broker: BrokerThread) -> None:
+    with strandline.Admin(settings(broker)) as admin:
+        with pytest.raises(TypeError, match="The number of partitions is a whole number, not str"):
+            admin.create_topic("numbers", partitions="3")  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="The number of partitions is a whole number"):
+            admin.create_partitions("numbers", 1.5)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="A name is text, not int"):
+            admin.create_topic(5)  # type: ignore[arg-type]
+    with strandline.Consumer(settings(broker)) as consumer:
+        with pytest.raises(TypeError, match="The number of a partition is a whole number"):
+            consumer.assign([TopicPartition("numbers", 1.0)])  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="A name is text, not bytes"):
+            consumer.subscribe([b"numbers"])  # type: ignore[list-item]
+
+
 def test_one_name_is_no_list_of_names_on_an_event_loop(broker: BrokerThread) -> None:
     async def work() -> None:
         async with strandline.AsyncAdmin(settings(broker)) as admin:

@@ -252,3 +252,12 @@ def start_twice(data: str) -> None:
             Cluster(brokers=1, data_dir=data).open()
         assert set(threading.enumerate()) == threads
         assert open_descriptors() <= files
+
+
+def test_a_condition_that_asks_the_cluster_is_refused(strandline_cluster: Cluster) -> None:
+    """It runs in the thread of the brokers, whose answer it would wait for."""
+    cluster = strandline_cluster
+    cluster.create_topic("orders")
+    with pytest.raises(ClusterError, match="looks at the status that it is given only"):
+        cluster.wait_until(lambda status: cluster.leader_of("orders") is not None)
+    cluster.wait_until(lambda status: status.partition("orders").leader is not None)

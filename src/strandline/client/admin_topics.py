@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from strandline.client.arguments import as_texts, several
+from strandline.client.arguments import a_name, a_number, as_texts, several
 from strandline.client.cluster import ClusterClient
 from strandline.client.connection import Connection
 from strandline.client.metadata import TopicInfo
@@ -75,10 +75,12 @@ class TopicAdmin:
         validate_only: bool = False,
     ) -> CreatedTopic:
         """Make a topic. `assignment` places the replicas by hand and says their numbers itself."""
+        factor = a_number(replication_factor, "The replication factor")
+        count = a_number(partitions, "The number of partitions")
         topic = CreatableTopic(
-            name=name,
-            num_partitions=BROKER_DEFAULT if assignment else partitions,
-            replication_factor=BROKER_DEFAULT if assignment else replication_factor,
+            name=a_name(name),
+            num_partitions=BROKER_DEFAULT if assignment else count,
+            replication_factor=BROKER_DEFAULT if assignment else factor,
             assignments=[
                 CreatableReplicaAssignment(partition_index=number, broker_ids=list(brokers))
                 for number, brokers in (assignment or {}).items()
@@ -143,8 +145,9 @@ class TopicAdmin:
 
     def add_partitions(self, name: str, total: int, *, validate_only: bool = False) -> None:
         """Widen a topic to `total` partitions. Keys may go elsewhere from then on."""
+        count = a_number(total, "The number of partitions")
         request = CreatePartitionsRequest(
-            topics=[CreatePartitionsTopic(name=name, count=total, assignments=None)],
+            topics=[CreatePartitionsTopic(name=a_name(name), count=count, assignments=None)],
             timeout_ms=self._timeout_ms,
             validate_only=validate_only,
         )

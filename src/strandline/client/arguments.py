@@ -13,7 +13,23 @@ def several(names: Iterable[str], what: str) -> list[str]:
     `delete_topics("ab")` would delete the topics `a` and `b`."""
     if isinstance(names, str):
         raise TypeError(f"{what} are several names: [{names!r}], not {names!r}.")
-    return list(names)
+    return [a_name(each) for each in names]
+
+
+def a_name(name: str) -> str:
+    """The name. Raises `TypeError` for what is no text: brokers would be asked about its text form,
+    or the request could not be written."""
+    if not isinstance(name, str):
+        raise TypeError(f"A name is text, not {type(name).__name__}: {name!r}.")
+    return name
+
+
+def a_number(number: int, what: str) -> int:
+    """The number. Raises `TypeError` for what is no whole number: 1.0 equals 1 in every comparison,
+    and cannot be sent."""
+    if isinstance(number, bool) or not hasattr(number, "__index__"):
+        raise TypeError(f"{what} is a whole number, not {type(number).__name__}: {number!r}.")
+    return index(number)
 
 
 def several_partitions(partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
@@ -25,6 +41,8 @@ def several_partitions(partitions: Iterable[TopicPartition]) -> list[TopicPartit
     for each in found:
         if not isinstance(each, TopicPartition):
             raise TypeError(f"A partition is a TopicPartition('orders', 0), not {each!r}.")
+        a_name(each.topic)
+        a_number(each.partition, "The number of a partition")
     return found
 
 

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from strandline.client.accumulator import RecordAccumulator
+from strandline.client.arguments import a_name, a_number
 from strandline.client.cluster import ClusterClient
 from strandline.client.delivery import Batch, Delivery, FlushResult
 from strandline.client.group_requests import Committed, Membership
@@ -132,6 +133,9 @@ class Producer:
             self._sender.transactions.check_open()
         if timestamp is None:
             timestamp = self._cluster.clock.wall_ms()
+        a_name(topic)
+        if partition is not None:
+            partition = a_number(partition, "The partition")
         record = outgoing_record(key, value, headers, timestamp)
         size = checked_size(record, self._settings.buffer_bytes_max)
         found = self._cluster.router.suitable_topic(topic, partition)

@@ -9,6 +9,7 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from strandline.broker.event_loop import BrokerLoop
+from strandline.testing.control import ClusterError
 
 T = TypeVar("T")
 
@@ -27,7 +28,16 @@ class LoopThread:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run it in the thread and wait for it; an interrupted wait cancels it."""
+        """Run it in the thread and wait for it; an interrupted wait cancels it.
+
+        Raises `ClusterError` in that thread itself, which would wait for itself.
+        """
+        if threading.current_thread() is self._thread:
+            coroutine.close()
+            raise ClusterError(
+                "The cluster is asked in the thread of its brokers, which cannot wait for itself: "
+                "a condition of wait_until looks at the status that it is given only."
+            )
         future = self.submit(coroutine)
         try:
             return future.result()

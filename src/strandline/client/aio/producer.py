@@ -13,6 +13,7 @@ from strandline.client.aio.connection import now_ms
 from strandline.client.aio.sending import AsyncSender
 from strandline.client.api.refusals import Use
 from strandline.client.api.settings import producing_of
+from strandline.client.arguments import a_name, a_number
 from strandline.client.delivery import Delivery, FlushResult
 from strandline.client.group_requests import Membership
 from strandline.client.outgoing_records import Headers, Part, checked_size, outgoing_record
@@ -84,6 +85,9 @@ class AsyncProducer:
             self._sender.transactions.check_open()
         if timestamp_ms is None:
             timestamp_ms = time.time_ns() // 1_000_000
+        a_name(topic)
+        if partition is not None:
+            partition = a_number(partition, "The partition")
         record = outgoing_record(key, value, headers, timestamp_ms)
         size = checked_size(record, self._settings.buffer_bytes_max)
         found = self._cluster.router.suitable_topic(topic, partition)
