@@ -35,8 +35,8 @@ def led(epoch: int) -> PartitionInfo:
     return PartitionInfo(0, LEADER, LeaderEpoch(epoch), (LEADER, FOLLOWER), (LEADER,))
 
 
-def batch(epoch: int, count: int = 3) -> memoryview:
-    data = build_batch([Record(NO_OFFSET, 0, None, b"v")] * count)
+def batch(epoch: int, count: int = 3, *, start: int = 0) -> memoryview:
+    data = build_batch([Record(NO_OFFSET, 0, None, b"v")] * count, base_offset=Offset(start))
     header = parse_header(data)._replace(leader_epoch=LeaderEpoch(epoch))
     return memoryview(bytes(join_batch(header, data[HEADER_BYTES:])))
 
@@ -90,6 +90,24 @@ def test_a_position_behind_the_end_of_its_epoch_goes_there() -> None:
     assert not positions.is_doubtful(AT, led(5))
 
 
+@pytest.mark.parametrize("moves", ["read", "seek", "read there"])
+def test_an_answer_about_a_position_that_has_moved_since_says_nothing(moves: str) -> None:
+    """As in Kafka: a fetch was under way when it was asked, and brought records of a new epoch."""
+    positions = reading()
+    positions.check_request({AT: led(5)})
+    if moves == "read":
+        records = batch(5, start=3)
+        fetch(positions, PartitionData(high_watermark=9, records=records), epoch=5)
+    else:
+        positions.seek(AT, Offset(5 if moves == "seek" else 3))
+    now = dict(positions.offsets)
+    ends_there = EpochEndOffset(leader_epoch=4, end_offset=2)
+    result = OffsetForLeaderTopicResult(topic="t", partitions=[ends_there])
+    response = OffsetForLeaderEpochResponse(topics=[result])
+    assert positions.checked({AT: led(5)}, response) == []
+    assert positions.offsets == now
+
+
 def test_a_position_of_which_the_leader_knows_nothing_is_found_anew() -> None:
     assert told(reading(), 5) == [AT]
 
@@ -116,13 +134,15 @@ def test_a_refused_partition_keeps_no_other_from_being_checked() -> None:
     positions = reading()
     positions.add({other: Offset(0)})
     positions._standing[other].epoch = LeaderEpoch(4)
+    leaders = {AT: led(5), other: led(5)}
+    positions.check_request(leaders)
     answers = [
         EpochEndOffset(partition=0, error_code=ErrorCode.UNKNOWN_LEADER_EPOCH),
         EpochEndOffset(partition=1, leader_epoch=4, end_offset=9),
     ]
     topic = OffsetForLeaderTopicResult(topic="t", partitions=answers)
     with pytest.raises(ProtocolError):
-        positions.checked({AT: led(5), other: led(5)}, OffsetForLeaderEpochResponse(topics=[topic]))
+        positions.checked(leaders, OffsetForLeaderEpochResponse(topics=[topic]))
     assert positions.is_doubtful(AT, led(5))
     assert not positions.is_doubtful(other, led(5))
 

@@ -240,6 +240,19 @@ def test_a_truncation_is_found_and_the_reader_goes_back() -> None:
     assert kinds(client) == ["I-25"]
 
 
+def test_an_answer_about_a_position_that_has_moved_since_takes_no_reader_back() -> None:
+    stage = Stage()
+    client, asked = read_up_to_two(stage)
+    client.cluster.hint(AT, TOPIC_ID, LeaderIdAndEpoch(leader_id=1, leader_epoch=1))
+    client.pump()
+    question = stage.next_request(ApiKey.OFFSET_FOR_LEADER_EPOCH)
+    fetched(asked, batch(2, b"c", epoch=1))
+    epoch_told(question, 0, 2)
+    epoch_told(stage.next_request(ApiKey.OFFSET_FOR_LEADER_EPOCH), 1, 3)
+    assert offset_of(fetch(stage)) == 3
+    assert client.findings == []
+
+
 def test_without_epochs_nothing_is_asked() -> None:
     stage = Stage()
     client, asked = read_up_to_two(stage, check_epochs="no")

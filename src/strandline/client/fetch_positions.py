@@ -65,6 +65,8 @@ class _Standing:
     """Its leader epoch; without one there is nothing to compare."""
     checked_epoch: LeaderEpoch = NO_EPOCH
     """The leader epoch in which the position is known to be in the log."""
+    asked: tuple[Offset, LeaderEpoch] | None = None
+    """Position and epoch for which a new leader was asked last."""
     replica: BrokerId | None = None
     """Who is asked in place of the leader, until `replica_until_ms`."""
     replica_until_ms: int = 0
@@ -194,11 +196,13 @@ class FetchPositions:
         topics: dict[str, OffsetForLeaderTopic] = {}
         for partition, info in leaders.items():
             topic = topics.setdefault(partition.topic, OffsetForLeaderTopic(topic=partition.topic))
+            standing = self._standing[partition]
+            standing.asked = (self.offsets[partition], standing.epoch)
             topic.partitions.append(
                 OffsetForLeaderPartition(
                     partition=partition.partition,
                     current_leader_epoch=info.leader_epoch,
-                    leader_epoch=self._standing[partition].epoch,
+                    leader_epoch=standing.epoch,
                 )
             )
         return OffsetForLeaderEpochRequest(replica_id=_CONSUMER, topics=list(topics.values()))
@@ -215,7 +219,8 @@ class FetchPositions:
     ) -> list[TopicPartition]:
         """Take the answer in; which positions are to be found anew.
 
-        A position behind the end of its record's epoch goes there. Raises `ProtocolError`: that of
+        A position behind the end of its record's epoch goes there. One that has moved since
+        it was asked about stays, and is as doubtful as it was. Raises `ProtocolError`: that of
         a partition, or OFFSET_OUT_OF_RANGE where records are gone and nothing may be reset. All
         others are checked then.
         """
@@ -225,7 +230,7 @@ class FetchPositions:
             for answer in topic.partitions:
                 partition = TopicPartition(topic.topic, answer.partition)
                 info = leaders.get(partition)
-                if info is None or partition not in self.offsets:
+                if info is None or not self._is_as_asked(partition):
                     continue
                 try:
                     check(answer.error_code, None, f"partition {partition}")
@@ -236,6 +241,15 @@ class FetchPositions:
         if failed is not None:
             raise failed
         return lost
+
+    def _is_as_asked(self, partition: TopicPartition) -> bool:
+        """Whether the position is where it was when its leader was asked about it: a fetch that was
+        under way may have brought records of a later epoch meanwhile."""
+        standing = self._standing.get(partition)
+        return standing is not None and standing.asked == (
+            self.offsets[partition],
+            standing.epoch,
+        )
 
     def _is_there(
         self, partition: TopicPartition, info: PartitionInfo, answer: EpochEndOffset

@@ -32,7 +32,7 @@ from strandline.sim.clients.offsets import (
 from strandline.sim.clients.world import ClientWorld
 from strandline.sim.history.operations import Assigned, StartSeen
 from strandline.sim.plan import ClientSpec
-from strandline.types import NO_EPOCH, Offset, TopicId, TopicPartition
+from strandline.types import NO_EPOCH, LeaderEpoch, Offset, TopicId, TopicPartition
 
 ANCHORS: Final = {"earliest": EARLIEST, "latest": LATEST}
 ISOLATIONS: Final = ("uncommitted", "committed")
@@ -91,9 +91,8 @@ class SubscriptionState(SimClient):
                 position, leader, ApiKey.LIST_OFFSETS, position.start, self._start_told
             )
         elif self.checks_epochs and self.core.is_doubtful(position.at, leader):
-            self._ask_leader(
-                position, leader, ApiKey.OFFSET_FOR_LEADER_EPOCH, position.epoch, self._epoch_told
-            )
+            told = partial(self._epoch_told, position.offset, position.epoch)
+            self._ask_leader(position, leader, ApiKey.OFFSET_FOR_LEADER_EPOCH, position.epoch, told)
         else:
             return True
         return False
@@ -164,16 +163,21 @@ class SubscriptionState(SimClient):
         self._go_on_at(position, answer.offset)
 
     def _epoch_told(
-        self, position: FetchPosition, leader: PartitionInfo, connection: Connection, response: Any
+        self,
+        offset: int,
+        epoch: LeaderEpoch,
+        position: FetchPosition,
+        leader: PartitionInfo,
+        connection: Connection,
+        response: Any,
     ) -> None:
-        offset, epoch = position.offset, position.epoch
-        if offset is None:
-            return
+        """`offset` and `epoch` are those for which the leader was asked."""
         answer = only_partition(response)
         if answer.end_offset >= 0 and epoch < leader.leader_epoch:
             position.epoch_end = EpochEnd(leader.leader_epoch, epoch, answer.end_offset)
+        now = position.offset
         is_lost = self.core.checked({position.at: leader}, response)
-        if position.offset == offset and not is_lost:
+        if position.offset == now and not is_lost:
             return
         self.counters["truncation detected"] += 1
         self._suspect(
