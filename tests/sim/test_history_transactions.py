@@ -26,7 +26,8 @@ from strandline.sim.history.transactions import (
 )
 from strandline.sim.options import draw_plan
 from strandline.sim.sharing import GROUP, group_settings
-from strandline.sim.transacting import TRANSACTING, written_by_name
+from strandline.sim.transacting import TRANSACTING
+from strandline.sim.workload import meant_by_name
 from strandline.types import TopicPartition
 
 BEGIN: Sequence[Event] = (
@@ -96,11 +97,11 @@ def test_seeds_have_share_groups_that_read_committed_records_of_transactions() -
         assert group_settings(plan.clients, GROUP)["share.isolation.level"] == "read_committed"
 
 
-def test_topics_that_are_written_by_their_names_are_not_made_anew() -> None:
+def test_topics_that_are_meant_by_their_names_are_not_made_anew() -> None:
     for seed in range(1000, 1400):
         plan = draw_plan(seed)
         anew = {each.word(0) for each in plan.actions if each.verb == "recreate-topic"}
-        assert not anew & written_by_name(plan.clients)
+        assert not anew & meant_by_name(plan.clients)
 
 
 def test_an_offset_is_part_of_it() -> None:

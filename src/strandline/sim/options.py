@@ -45,7 +45,13 @@ from strandline.sim.streams import Streams
 from strandline.sim.tokens import with_tokens
 from strandline.sim.transacting import strikes_at_coordinators, with_transactions
 from strandline.sim.unequal import with_unequal_brokers
-from strandline.sim.workload import NEAREST, draw_askers, draw_clients, with_near_readers
+from strandline.sim.workload import (
+    NEAREST,
+    draw_askers,
+    draw_clients,
+    with_names,
+    with_near_readers,
+)
 
 BEYOND_ONE_OF: Final = 6
 """One of so many seeds has the profile `beyond`."""
@@ -79,6 +85,7 @@ def draw_plan(seed: int, profile: str | None = None) -> Plan:
 def _with_actions(options: Options, streams: Streams) -> Plan:
     clients = draw_clients(options, streams("clients"))
     options, clients = with_consumer_protocol(options, clients, streams("group protocols"))
+    clients = with_names(clients, streams("names of topics"))
     clients += draw_askers(options, streams("askers"))
     options, clients = with_transactions(options, clients, streams("transactions"))
     clients = keyed_clients(options.topics, clients, streams("keys"))

@@ -7,7 +7,7 @@ coordinator of an id on purpose, some of them at the moment at which a decision 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from random import Random
 from typing import Final
@@ -50,13 +50,6 @@ def with_transactions(
     reader = ClientSpec("consumer", "cx", reading | {"isolation": "committed", "from": "earliest"})
     clients = (*clients, *writers, reader, *_copiers(topic, topics, random))
     return replace(options, settings={**options.settings, **settings}), clients
-
-
-def written_by_name(clients: Iterable[ClientSpec]) -> set[str]:
-    """The topics that transactional producers write to without saying which one they mean, if the
-    name is given anew."""
-    writers = [each for each in clients if each.kind in TRANSACTING]
-    return {each.options["topic"] for each in writers if each.options.get("by") != "id"}
 
 
 def strikes_at_coordinators(draw: Draw) -> tuple[Action, ...]:

@@ -7,16 +7,21 @@ they do.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from random import Random
 from typing import Final
 
 from strandline.sim.plan import ClientSpec, Options, TopicSpec
 from strandline.sim.streams import Streams
+from strandline.sim.transacting import TRANSACTING
 
 GROUP = "g"
 NEAREST: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 _SELECTOR: Final = "replica.selector.class"
+_NAMED: Final = 0.25
+_NAMED_EACH: Final = 0.8
+_NAMING: Final = ("producer", "consumer")
 PAUSES: Final = ("30ms", "80ms", "150ms", "200ms", "300ms", "500ms")
 """Of producers, between two batches; the shortest first."""
 _ASSIGNORS: Final = ("range", "range", "roundrobin", "sticky", "cooperative-sticky")
@@ -47,6 +52,30 @@ def with_near_readers(
     return replace(options, settings=settings), near
 
 
+def with_names(clients: tuple[ClientSpec, ...], random: Random) -> tuple[ClientSpec, ...]:
+    """In some seeds most producers and consumers speak versions of any age, and so name topics by
+    their names, as librdkafka does."""
+    if random.random() >= _NAMED:
+        return clients
+    usual = {"by": random.choice(("name", "any", "any")), "versions": "drawn"}
+    return tuple(
+        replace(each, options={**each.options, **usual})
+        if each.kind in _NAMING and random.random() < _NAMED_EACH
+        else each
+        for each in clients
+    )
+
+
+def meant_by_name(clients: Iterable[ClientSpec]) -> set[str]:
+    """The topics that clients may take for another one if the name is given anew."""
+    kinds = (*TRANSACTING, *_NAMING)
+    return {
+        each.options["topic"]
+        for each in clients
+        if each.kind in kinds and each.options.get("by") != "id"
+    }
+
+
 def draw_clients(options: Options, random: Random) -> tuple[ClientSpec, ...]:
     """The clients of a run."""
     topics = options.topics
@@ -74,7 +103,7 @@ def draw_clients(options: Options, random: Random) -> tuple[ClientSpec, ...]:
 
 def _usual(random: Random) -> dict[str, str]:
     """What all clients of a run have in common."""
-    # Topics are addressed by id, since a plan may delete a topic and make it anew.
+    # Topics are addressed by id, since a plan may delete a topic and make it anew (`with_names`).
     usual = {"by": "id"}
     if random.random() < 0.3:
         usual["versions"] = "drawn"

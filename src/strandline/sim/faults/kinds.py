@@ -14,7 +14,7 @@ from typing import Final
 from strandline.sim.compacted import is_compacted
 from strandline.sim.faults.draw import Draw, Drawn, round_us
 from strandline.sim.plan import BEYOND, Options
-from strandline.sim.transacting import written_by_name
+from strandline.sim.workload import meant_by_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,7 +323,7 @@ def _extra_topic(draw: Draw) -> Drawn:
 
 def _recreate_topic(draw: Draw) -> Drawn:
     topic = draw.random.choice(draw.options.topics)
-    if topic.name in written_by_name(draw.clients):
+    if topic.name in meant_by_name(draw.clients):
         return _extra_topic(draw)  # else what was sent to the former one may be in the new one
     options = {"partitions": str(topic.partitions), "replication": str(topic.replication)}
     return Drawn("recreate-topic", (topic.name,), options | dict(topic.configs) | draw.moment())
