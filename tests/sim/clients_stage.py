@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
+from strandline.cluster.topic_names import CONSUMER_OFFSETS
 from strandline.protocol.apis import KNOWN, ApiKey
 from strandline.protocol.framing import parse_request_header, response_frame, split_frames
 from strandline.protocol.messages.metadata import (
@@ -177,6 +178,11 @@ class Stage:
             if broker == broker_id
             else None
         )
+
+    def coordinates(self, broker_id: BrokerId, group: str) -> Leadership | None:
+        """See `ClientWorld`."""
+        del group
+        return self.leadership(broker_id, TopicPartition(CONSUMER_OFFSETS, 0))
 
     def note(self, text: str) -> None:
         """See `ClientWorld`."""

@@ -27,6 +27,7 @@ from strandline.sim.faults.log_moves import draw_log_moves
 from strandline.sim.faults.planner import draw_actions, draw_damage, draw_starving
 from strandline.sim.faults.rare import draw_rare
 from strandline.sim.grouping import with_consumer_protocol
+from strandline.sim.keeping import with_keepers
 from strandline.sim.pace import at_a_followers_pace
 from strandline.sim.plan import (
     BEYOND,
@@ -105,7 +106,8 @@ def _with_actions(options: Options, streams: Streams) -> Plan:
     actions = draw_log_moves(Draw(options, clients, streams("log moves")), actions)
     plan = with_unequal_brokers(Plan(options, clients, actions), streams("unequal brokers"))
     plan = with_far_follower(plan, streams("far follower"))
-    return with_tokens(plan, streams("delegation tokens"))
+    plan = with_tokens(plan, streams("delegation tokens"))
+    return with_keepers(plan, streams("keepers"))
 
 
 def _options(seed: int, profile: str, streams: Streams) -> Options:

@@ -43,7 +43,7 @@ _GOODBYE_US: Final = 1_000_000
 """Until brokers know that the last clients have gone."""
 _BUILD_US: Final = 60_000_000
 _OFFSETS_SEGMENT: Final = "offsets.topic.segment.bytes"
-_IN_GROUPS: Final = ("group", "transactional", "copier", "share")
+_IN_GROUPS: Final = ("group", "transactional", "copier", "share", "keeper")
 """Kinds of clients that have something stored for groups."""
 
 Told = Callable[[str, int], None]

@@ -18,10 +18,12 @@ from zlib import crc32
 
 from strandline.cluster.image import ClusterImage
 from strandline.cluster.store import Changes
+from strandline.cluster.topic_names import CONSUMER_OFFSETS
 from strandline.config.broker import BrokerConfig
 from strandline.config.load import load_broker_config
 from strandline.errors import ProtocolError
 from strandline.node.replica import Replica
+from strandline.protocol.coordinator_log import partition_for
 from strandline.sim import settled
 from strandline.sim.bugs import BugWatch
 from strandline.sim.clock import NodeClock
@@ -227,6 +229,21 @@ class World:
         if replica is None or not replica.is_leading:
             return None
         return Leadership(broker_id, self[broker_id].life, replica.leader_epoch, replica.topic_id)
+
+    def coordinates(self, broker_id: BrokerId, group: str) -> Leadership | None:
+        """As what a broker coordinates a consumer group at this moment, if the metadata agree."""
+        topic = self.image.topics.get(CONSUMER_OFFSETS)
+        if topic is None:
+            return None
+        number = partition_for(group, len(topic.partitions))
+        state, led = topic.partitions[number], None
+        if state.leader == broker_id:
+            led = self.leadership(broker_id, TopicPartition(CONSUMER_OFFSETS, number))
+        is_true = led is not None and (led.leader_epoch, led.topic_id) == (
+            state.leader_epoch,
+            topic.topic_id,
+        )
+        return led if is_true else None
 
     def _metadata_changed(self, changes: Changes, image: ClusterImage) -> None:
         for observer in self.observers:

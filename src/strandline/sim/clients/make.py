@@ -34,6 +34,7 @@ from strandline.sim.clients.garbage import GarbageClient
 from strandline.sim.clients.group_member import GroupMember
 from strandline.sim.clients.group_watch import GroupWatch
 from strandline.sim.clients.intruder import Intruder
+from strandline.sim.clients.keeper import Keeper
 from strandline.sim.clients.producer import Producer
 from strandline.sim.clients.share_member import ShareMember
 from strandline.sim.clients.share_watch import ShareWatch
@@ -87,6 +88,7 @@ _KINDS: Final[dict[str, Maker]] = {
     "tokens": _alone(TokenUser),
     "group": _in_group,
     "share": _in_share_group,
+    "keeper": _alone(Keeper),
     "transactional": _alone(Transactional),
     "copier": _alone(Copier),
 }

@@ -61,5 +61,8 @@ class ClientWorld(Protocol):
     def leadership(self, broker_id: BrokerId, at: TopicPartition) -> Leadership | None:
         """As what a broker's process leads a partition at this moment, if it believes to."""
 
+    def coordinates(self, broker_id: BrokerId, group: str) -> Leadership | None:
+        """As what a broker coordinates a consumer group at this moment, if the metadata agree."""
+
     def note(self, text: str) -> None:
         """Write into the ring of last events."""
