@@ -59,6 +59,17 @@ def test_every_version_that_names_topics_by_their_names_is_spoken(
     assert sum(old.values()) > len(plans) / 10
 
 
+def test_half_of_the_members_of_share_groups_have_a_limit_of_records(plans: list[Plan]) -> None:
+    modes = Counter(
+        client.options.get("acquire")
+        for plan in plans
+        for client in plan.clients
+        if client.kind == "share"
+    )
+    assert modes["record_limit"] > 10
+    assert modes[None] > 10
+
+
 def version_of(client: ClientSpec, key: ApiKey, seed: int) -> int:
     drawn = client.options.get("versions") == "drawn"
     random = Streams(seed)(f"client {client.name}") if drawn else None

@@ -41,7 +41,7 @@ from strandline.sim.plan import (
     TopicSpec,
     safe_profile,
 )
-from strandline.sim.sharing import with_share_group
+from strandline.sim.sharing import with_record_limits, with_share_group
 from strandline.sim.streams import Streams
 from strandline.sim.tokens import with_tokens
 from strandline.sim.transacting import strikes_at_coordinators, with_transactions
@@ -94,6 +94,7 @@ def _with_actions(options: Options, streams: Streams) -> Plan:
     clients = at_a_followers_pace(clients, options)
     options, clients = with_authorizer(options, clients, streams("authorization"))
     options, clients = with_share_group(options, clients, streams("share groups"))
+    clients = with_record_limits(clients, streams("record limits"))
     actions = draw_actions(options, clients, streams("faults"))
     if actions:
         actions += draw_starving(options, clients, streams("starving"))

@@ -18,6 +18,7 @@ _CHANCE_BESIDE_TRANSACTIONS: Final = 0.3
 GROUP: Final = "sg"
 _KIND: Final = "share"
 _ISOLATION: Final = "isolation"
+_LIMITED: Final = 0.5
 _OFFSETS_SEGMENT: Final = "offsets.topic.segment.bytes"
 
 
@@ -72,6 +73,18 @@ def with_share_group(
         wishes = {"topic": ",".join(sorted(topics_read)), _ISOLATION: "committed"}
         members = [replace(each, options={**each.options, **wishes}) for each in members]
     return replace(options, settings={**options.settings, **settings}), (*clients, *members)
+
+
+def with_record_limits(clients: tuple[ClientSpec, ...], random: Random) -> tuple[ClientSpec, ...]:
+    """Half of the members of share groups are given no more records than they ask for, so that
+    batches are split between members (KIP-1206)."""
+    limited = {"acquire": "record_limit"}
+    return tuple(
+        replace(each, options={**each.options, **limited})
+        if each.kind == _KIND and random.random() < _LIMITED
+        else each
+        for each in clients
+    )
 
 
 def _wishes(topics: str, random: Random) -> dict[str, str]:

@@ -18,7 +18,7 @@ from strandline.client.channel import RequestFailed
 from strandline.client.coordinator_client import Ask, not_sent
 from strandline.client.share_group.acknowledgements import ShareRecord
 from strandline.client.share_group.core import ShareConsumerCore
-from strandline.client.share_group.settings import EXPLICIT, ShareSettings
+from strandline.client.share_group.settings import ACQUIRE_MODES, EXPLICIT, ShareSettings
 from strandline.errors import CorruptRecords, ProtocolError
 from strandline.protocol.acknowledge_type import AckType
 from strandline.protocol.apis import ApiKey
@@ -59,6 +59,7 @@ class ShareMember(SimClient):
         self._work_us = options.time_us("work", "0ms")
         self._records_max = options.number("max-records", 20, least=1)
         self._forgets = options.number("forgets", 3)
+        self._acquire_mode = ACQUIRE_MODES[options.one_of("acquire", tuple(ACQUIRE_MODES))]
         options.one_of("isolation", ISOLATIONS)  # its group has that setting, if it is committed
         self._stay_us = options.time_us("stay", "0s")
         self._away_us = options.time_us("away", "1s")
@@ -92,6 +93,7 @@ class ShareMember(SimClient):
         settings = ShareSettings(
             group=self.group,
             mode=EXPLICIT,
+            acquire_mode=self._acquire_mode,
             max_poll_records=_HURRIED_RECORDS if self.is_finishing else self._records_max,
             max_bytes=_BYTES,
             max_wait_ms=_WAIT_MS,
