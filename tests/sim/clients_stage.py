@@ -182,7 +182,8 @@ class Stage:
     def coordinates(self, broker_id: BrokerId, group: str) -> Leadership | None:
         """See `ClientWorld`."""
         del group
-        return self.leadership(broker_id, TopicPartition(CONSUMER_OFFSETS, 0))
+        at = TopicPartition(CONSUMER_OFFSETS, 0)
+        return self.leadership(broker_id, at) if (at.topic, 0) in self.leaders else None
 
     def note(self, text: str) -> None:
         """See `ClientWorld`."""

@@ -22,10 +22,12 @@ from strandline.protocol.messages.delete_records import (
 )
 from strandline.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from strandline.replication.in_sync import Committed
+from strandline.sim.checkers.batches import Remains
+from strandline.sim.checkers.log_model import LogModel
 from strandline.types import BrokerId, LeaderEpoch
 from tests.node.messages import batch, produce
 from tests.sim.callers import Caller
-from tests.sim.checked_world import AT, Checked, always
+from tests.sim.checked_world import AT, Checked, always, model_of
 
 
 @pytest.fixture
@@ -108,7 +110,21 @@ def test_an_append_that_is_not_told_of_its_commit(
     assert "The high watermark is 6, but an append still waits for 6" in checked.only("I-40").what
 
 
-def test_a_consumer_that_is_not_woken(checked: Checked, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("is_compacted", "was_taken", "is_found"),
+    [(False, False, True), (True, False, True), (True, True, False)],
+    ids=["not compacted", "compacted elsewhere", "compaction made room"],
+)
+def test_a_consumer_that_is_not_woken(
+    checked: Checked,
+    monkeypatch: pytest.MonkeyPatch,
+    is_compacted: bool,
+    was_taken: bool,
+    is_found: bool,
+) -> None:
+    monkeypatch.setattr(LogModel, "is_compacted", property(always(is_compacted)))
+    if was_taken:
+        model_of(checked, 1).remains[5] = Remains({}, crc=0, horizon_ms=None, max_timestamp=0)
     caller = wait_for_more(checked)
     assert checked.found == []
     changed = Purgatory.changed
@@ -120,7 +136,10 @@ def test_a_consumer_that_is_not_woken(checked: Checked, monkeypatch: pytest.Monk
     monkeypatch.setattr(Purgatory, "changed", forgets)
     checked.write(acks=1)
     assert not caller.answers
-    assert "A fetch of reader at broker 1 is parked, but" in checked.only("I-40").what
+    if is_found:
+        assert "A fetch of reader at broker 1 is parked, but" in checked.only("I-40").what
+    else:
+        assert checked.found == []
 
 
 def test_a_consumer_that_waits_rightly_is_left_alone(checked: Checked) -> None:

@@ -7,6 +7,17 @@ from collections.abc import Iterator
 import pytest
 
 from strandline.replication.in_sync import Committed
+from strandline.sim.history.operations import (
+    CommitAsked,
+    Polled,
+    Sent,
+    TransactionBegan,
+    TransactionEnded,
+    WriterBegan,
+)
+from strandline.sim.phases import Course
+from strandline.sim.plan import ClientSpec, Options, Plan
+from strandline.sim.world import World
 from strandline.types import BrokerId, Offset
 from tests.sim.checked_world import AT, Checked, model_of
 from tests.sim.test_checkers_partition import lead
@@ -142,3 +153,37 @@ def test_damaged_disks_come_right_in_the_end(checked: Checked) -> None:
     checked.checkers.at_end()
     assert "brokers [3] live and are not in sync" in checked.only("I-49").what
     assert "ends at" not in checked.only("I-49").what
+
+
+@pytest.mark.parametrize(
+    ("happened", "found"),
+    [("nothing", ["I-34", "I-36"]), ("damage", ["I-34"]), ("an unclean election", [])],
+)
+def test_what_is_asked_of_transactions(happened: str, found: list[str]) -> None:
+    """A damaged disk costs no reader the knowledge of what was aborted. Where records are lost, the
+    marker between an aborted transaction and a committed one may be lost with them."""
+    clients = (
+        ClientSpec("transactional", "x", {"topic": "t"}),
+        ClientSpec("consumer", "c", {"topic": "t", "isolation": "committed"}),
+    )
+    world = World(Options(seed=1, brokers=1))
+    course = Course(Plan(world.options, clients, ()), world)
+    assert course.checkers is not None
+    if happened == "damage":
+        course.checkers.scope.note_damage()
+    elif happened == "an unclean election":
+        course.checkers.scope.permit_loss()
+    world.history += [
+        WriterBegan("x", 1),
+        TransactionBegan("x/1", "x", 1),
+        Sent("x", "t-0", "aborted", None, "x/1"),
+        TransactionEnded("x/1", is_committed=False),
+        TransactionBegan("x/2", "x", 1),
+        Sent("x", "t-0", "gone", None, "x/2"),
+        CommitAsked("x/2"),
+        TransactionEnded("x/2", is_committed=True),
+        Polled("c", "t-0", [(0, "aborted")]),
+    ]
+    findings = course._fractured({"t-0"}, may_lose=False)
+    assert [each.invariant for each in findings] == found
+    world.close()

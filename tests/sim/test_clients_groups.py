@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from strandline.cluster.topic_names import CONSUMER_OFFSETS
 from strandline.errors import ErrorCode
 from strandline.protocol.apis import ApiKey
 from strandline.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
@@ -179,8 +180,13 @@ def test_a_rebalance_makes_a_member_commit_and_join_again() -> None:
     assert not group.member.positions
 
 
-def test_offsets_of_another_coordinator_than_that_of_the_generation_prove_nothing() -> None:
+@pytest.mark.parametrize(("leader", "found"), [(2, []), (3, ["I-39"])])
+def test_offsets_of_another_broker_prove_something_if_it_is_the_coordinator(
+    leader: int, found: list[str]
+) -> None:
+    """The one that is asked is not that of the generation; it may have been deposed."""
     group = Coordinated(session="300ms")
+    group.stage.lead(CONSUMER_OFFSETS, 0, leader)
     group.watch.committing("g", AT, 5)
     group.watch.committed("g", AT, 0, 5)
     group.find()
@@ -190,12 +196,12 @@ def test_offsets_of_another_coordinator_than_that_of_the_generation_prove_nothin
     asked = group.take(ApiKey.OFFSET_FETCH)
     asked.wire.reset()
     again = group.quietly(ApiKey.FIND_COORDINATOR)
-    found = Coordinator(key="g", node_id=3, host="sim", port=9092)
-    again.answer(FindCoordinatorResponse(coordinators=[found]))
+    other = Coordinator(key="g", node_id=3, host="sim", port=9092)
+    again.answer(FindCoordinatorResponse(coordinators=[other]))
     group.quietly_offsets(-1, -1)
     group.stage.run(10)
     assert set(group.member.positions) == {AT, OTHER}
-    assert group.watch.findings == []
+    assert [each.invariant for each in group.watch.findings] == found
 
 
 def test_a_member_that_rejoins_asks_each_coordinator_what_is_committed() -> None:

@@ -13,6 +13,7 @@ from strandline.sim.clients.tenures import NONE, Standing, Tenures, epoch_of
 from strandline.sim.options import draw_plan
 from strandline.sim.schedule import Schedule
 from strandline.types import TopicPartition
+from tests.sim.clients_stage import Stage
 
 
 class NoCoordinator:
@@ -126,7 +127,7 @@ def test_a_member_that_joins_before_it_hears_that_it_is_none_may_be_in_another_g
     """Seed 118011085: it joined the group that was made anew under its old id and generation."""
     watch = GroupWatch(Schedule())
     watch.has_epochs("g")
-    member = WatchedMember(watch, "g", cast("Cluster", NoCoordinator()))
+    member = WatchedMember(Stage(), watch, "g", cast("Cluster", NoCoordinator()))
     who = Membership("g", None, "a", 2)
     member.joining(who)
     member.synced(who, "", [T0])
@@ -146,7 +147,7 @@ def test_a_member_of_which_it_is_not_known_in_which_group_it_is_is_not_judged() 
     watch = GroupWatch(Schedule())
     watch.has_epochs("g")
     cluster = cast("Cluster", NoCoordinator())
-    first, other, late = (WatchedMember(watch, "g", cluster) for _ in range(3))
+    first, other, late = (WatchedMember(Stage(), watch, "g", cluster) for _ in range(3))
     outside = Membership("g", None)
     first.joining(outside)
     first.reconciled(Membership("g", None, "first", generation=3), (), [T0])

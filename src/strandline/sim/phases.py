@@ -26,7 +26,7 @@ from strandline.sim.faults.scene import Scene
 from strandline.sim.forgotten import TransactionOperator
 from strandline.sim.history.operations import Deleted, Partition, StartSeen, Value
 from strandline.sim.history.report import LOSS_KINDS, AnomalyKind
-from strandline.sim.history.transactions import TransactionFinding
+from strandline.sim.history.transactions import ABORTED_READ, TransactionFinding
 from strandline.sim.plan import Action, Options, Plan, TopicSpec
 from strandline.sim.scenarios.script import format_us
 from strandline.sim.sharing import group_settings, share_groups
@@ -228,12 +228,13 @@ class Course:
         return any(each.kind in ("transactional", "copier") for each in self.plan.clients)
 
     def _fractured(self, present: set[str], *, may_lose: bool) -> list[TransactionFinding]:
-        """What readers saw of transactions and cannot be (I-34, I-36, I-37)."""
-        if self.checkers is not None and not self.checkers.scope.has_promises:
+        """What readers saw of transactions and cannot be (I-34, I-36, I-37). Where records are
+        lost, with them may be the marker between an aborted transaction and a committed one."""
+        scope = None if self.checkers is None else self.checkers.scope
+        if may_lose or (scope is not None and scope.may_lose):
             return []
-        history = self.world.history
         starts: dict[str, int] = {}
-        for event in history:
+        for event in self.world.history:
             if isinstance(event, StartSeen | Deleted):
                 place = str(event.partition)
                 starts[place] = max(starts.get(place, 0), event.offset)
@@ -243,10 +244,11 @@ class Course:
         def may_be_gone(value: Value, partition: Partition) -> bool:
             del value
             place = str(partition)
-            is_gone = place not in present or place in compacted
-            return may_lose or is_gone or starts.get(place, 0) > 0
+            return place not in present or place in compacted or starts.get(place, 0) > 0
 
-        return self.workload.transaction_findings(may_be_gone)
+        found = self.workload.transaction_findings(may_be_gone)
+        has_logs = scope is None or scope.has_logs
+        return [each for each in found if has_logs or each.invariant == ABORTED_READ]
 
     # -- steps -------------------------------------------------------------------------------
 

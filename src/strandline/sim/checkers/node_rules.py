@@ -55,8 +55,12 @@ class NodeRules:
             total = 0
             for fetched, replica in fetch.awaited:
                 found = hosted.get(replica)
-                if found is not None and not _is_held_back(fetch, found[0]):
-                    total += _available(found[0], fetched, fetch, total)
+                if found is None or _is_throttled(fetch, found[0]):
+                    continue
+                size, is_all = _available(found[0], fetched, fetch, total)
+                total += size
+                if not is_all:
+                    break  # how much fits behind that is not known
             if total and total >= fetch.bytes_min:
                 self._findings.add(
                     "I-40",
@@ -65,17 +69,17 @@ class NodeRules:
                 )
 
 
-def _is_held_back(fetch: WaitingFetch, model: LogModel) -> bool:
-    """Whether a throttle may keep records from a follower (KIP-73), or compaction may have made
-    room for one more batch within the limits of the fetch: as in Kafka, neither completes a
-    fetch."""
-    if model.is_compacted:
-        return True
+def _is_throttled(fetch: WaitingFetch, model: LogModel) -> bool:
+    """Whether a throttle may keep records from a follower (KIP-73)."""
     return not fetch.is_consumer and bool(model.log.config.leader_replication_throttled_replicas)
 
 
-def _available(model: LogModel, fetched: Fetched, fetch: WaitingFetch, total: int) -> int:
-    """The bytes of whole batches that the fetch may be sent, behind `total` of other partitions.
+def _available(
+    model: LogModel, fetched: Fetched, fetch: WaitingFetch, total: int
+) -> tuple[int, bool]:
+    """The bytes of whole batches that the fetch may be sent, behind `total` of other partitions;
+    and whether these are all. Not those from the first on that compaction has been at: it may have
+    made room for one more within the limits of the fetch, which completes none, as in Kafka.
 
     The first batch of an answer is sent whatever its size. An answer comes from one segment; but if
     there is more in the next one it is sent without waiting, so it does not matter here.
@@ -83,16 +87,21 @@ def _available(model: LogModel, fetched: Fetched, fetch: WaitingFetch, total: in
     log = model.log
     end = log.last_stable_offset if fetch.is_consumer else log.log_end_offset
     limit = min(max(0, fetched.max_bytes), max(0, fetch.bytes_max - total))
-    first = model.index_at(fetched.fetch_offset)
-    if first and model.batches[first - 1].next_offset > fetched.fetch_offset:
+    expected = fetched.fetch_offset
+    first = model.index_at(expected)
+    if first and model.batches[first - 1].next_offset > expected:
         first -= 1
     found, index = 0, first
     while index < len(model.batches) and model.batches[index].next_offset <= end:
+        batch = model.batches[index]
+        if batch.base_offset > expected or batch.base_offset in model.remains:
+            return found, False
         size = model.size_of(index)
         if found + size > limit and (found or total):
             break
         found += size
+        expected = batch.next_offset
         index += 1
         if found >= fetch.bytes_min:
             break
-    return found
+    return found, True

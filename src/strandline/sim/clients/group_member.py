@@ -92,7 +92,7 @@ class GroupMember(Reader):
         self._vanishes = options.one_of("goes", ("leave", "vanish")) == "vanish"
         self._committed: dict[TopicPartition, int] = {}
         self._core: Member | None = None
-        self._watched = WatchedMember(watch, self.group, self.cluster)
+        self._watched = WatchedMember(world, watch, self.group, self.cluster)
         self._woken_at_ms: int | None = None
 
     def least_versions(self, options: ClientOptions) -> Mapping[ApiKey, int]:
@@ -123,7 +123,7 @@ class GroupMember(Reader):
         if self.is_finishing:
             self.done()
             return
-        self._watched = WatchedMember(self.watch, self.group, self.cluster)
+        self._watched = WatchedMember(self.world, self.watch, self.group, self.cluster)
         self._core = core = make_member(
             self._terms, self.cluster.router, self.random, self._watched
         )

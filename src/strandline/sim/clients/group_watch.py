@@ -28,6 +28,8 @@ from strandline.errors import ErrorCode
 from strandline.sim.clients.client import Finding
 from strandline.sim.clients.cluster import Cluster
 from strandline.sim.clients.tenures import NONE, Standing, Tenures, epoch_of
+from strandline.sim.clients.world import ClientWorld
+from strandline.sim.history.lookups import Leadership
 from strandline.sim.schedule import Schedule
 from strandline.types import BrokerId, TopicPartition
 
@@ -223,12 +225,14 @@ class GroupWatch:
 class WatchedMember(MemberObserver):
     """Tells the watch what one member is told, and counts what it is refused.
 
-    Only who answered the SyncGroup of a generation must know what was committed before it. If the
-    member asks another broker for the offsets, because that one did not answer, it may have found
-    one that was the coordinator before and does not know yet that it is none.
+    Who answered the SyncGroup of a generation must know what was committed before it, and so must
+    who is the coordinator by the metadata, from the question until the answer. If the member asks
+    another broker for the offsets, it may have found one that was the coordinator before and does
+    not know yet that it is none.
     """
 
-    def __init__(self, watch: GroupWatch, group: str, cluster: Cluster) -> None:
+    def __init__(self, world: ClientWorld, watch: GroupWatch, group: str, cluster: Cluster) -> None:
+        self._world = world
         self._watch = watch
         self._group = group
         self._cluster = cluster
@@ -239,6 +243,11 @@ class WatchedMember(MemberObserver):
         self._as_what: dict[TopicPartition, int] = {}
         """In which generation or tenure the committed offsets are asked for."""
         self._floors: dict[TopicPartition, int] = {}
+        """The least that must be told, by who granted the partition or is the true coordinator."""
+        self._granted: set[TopicPartition] = set()
+        """What who is asked has granted."""
+        self._coordinates: Leadership | None = None
+        """As what who is asked is the coordinator by the metadata."""
         self._newest_epoch = NONE
         """In a group with epochs: the newest one when the member asked to join."""
         self._base: int | None = None
@@ -313,25 +322,33 @@ class WatchedMember(MemberObserver):
         """See `MemberObserver`."""
         broker = self._cluster.router.coordinator(self._group)
         has_epochs = self._watch.tenures(self._group) is not None
-        self._as_what, self._floors = {}, {}
+        self._coordinates = None
+        if broker is not None:
+            self._coordinates = self._world.coordinates(broker, self._group)
+        self._as_what, self._floors, self._granted = {}, {}, set()
         for at in partitions:
-            as_what = self.standing(who, at).tenure
             granted_by = self._owned.get(at) if has_epochs else self._synced_with
-            is_sure = broker == granted_by
-            self._as_what[at] = as_what
-            self._floors[at] = self._watch.floor(self._group, at, as_what) if is_sure else -1
+            if broker == granted_by:
+                self._granted.add(at)
+            self._as_what[at] = as_what = self.standing(who, at).tenure
+            self._floors[at] = self._watch.floor(self._group, at, as_what)
 
     def offsets_told(
         self, who: Membership, offsets: Mapping[TopicPartition, Committed | None]
     ) -> None:
         """See `MemberObserver`."""
         del who
+        led = self._coordinates
+        is_true = led is not None and led == self._world.coordinates(led.broker_id, self._group)
         for at, stored in offsets.items():
+            floor = self._floors[at] if is_true or at in self._granted else -1
+            if floor >= 0:
+                self._cluster.counters["committed offset with a floor"] += 1
             self._watch.fetched(
                 self._group,
                 at,
                 -1 if stored is None else stored.offset,
-                floor=self._floors[at],
+                floor=floor,
                 generation=self._as_what[at],
             )
 
