@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from strandline.sim.clients.copier import Copied, not_copied_once
+from strandline.sim.compacted import is_compacted
 from strandline.sim.history.operations import (
     CommitAsked,
     Delivered,
@@ -95,6 +96,22 @@ def test_seeds_have_share_groups_that_read_committed_records_of_transactions() -
         written = {each.options["topic"] for each in plan.clients if each.kind in TRANSACTING}
         assert written & set(member.options["topic"].split(","))
         assert group_settings(plan.clients, GROUP)["share.isolation.level"] == "read_committed"
+
+
+def test_seeds_have_transactions_on_compacted_topics() -> None:
+    written = [
+        client
+        for plan in (draw_plan(seed) for seed in range(400))
+        for client in plan.clients
+        for topic in plan.options.topics
+        if client.kind in TRANSACTING
+        and client.options["topic"] == topic.name
+        and is_compacted(topic)
+    ]
+    assert len(written) > 5
+    assert {each.kind for each in written} == {"transactional"}
+    assert all(int(each.options["keys"]) for each in written)
+    assert {each.options["tombstones"] for each in written} == {"0", "20"}
 
 
 def test_topics_that_are_meant_by_their_names_are_not_made_anew() -> None:

@@ -239,7 +239,7 @@ class Course:
                 place = str(event.partition)
                 starts[place] = max(starts.get(place, 0), event.offset)
 
-        compacted = self._compacted_later()
+        compacted = self._compacted()
 
         def may_be_gone(value: Value, partition: Partition) -> bool:
             del value
@@ -296,17 +296,14 @@ class Course:
         topics = self.world.image.topics
         return {place_of(at, topics[at.topic].topic_id) for at in self._partitions()}
 
-    def _compacted_later(self) -> set[str]:
-        """How the history calls partitions that are compacted now, and were not at first: clients
-        wrote records without keys there, which compaction takes."""
+    def _compacted(self) -> set[str]:
+        """How the history calls the partitions that are compacted, where older values of a key may
+        be gone, and records without keys of one that was not compacted at first."""
         topics = self.world.image.topics
-        policies = {
-            each.name: each.configs.get("cleanup.policy", "") for each in self.plan.options.topics
-        }
         return {
             place_of(at, topics[at.topic].topic_id)
             for at in self._partitions()
-            if self.world.is_compacted(at) and "compact" not in policies.get(at.topic, "")
+            if self.world.is_compacted(at)
         }
 
     def _level_out(self) -> None:

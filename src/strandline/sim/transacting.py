@@ -29,8 +29,7 @@ def with_transactions(
     options: Options, clients: tuple[ClientSpec, ...], random: Random
 ) -> tuple[Options, tuple[ClientSpec, ...]]:
     """The seed, perhaps with producers that write in transactions, and a reader of them."""
-    topics = [topic for topic in options.topics if not is_compacted(topic)]
-    if random.random() >= CHANCE or not topics:
+    if random.random() >= CHANCE:
         return options, clients
     replication = min(options.brokers, 3)
     settings = {
@@ -41,14 +40,14 @@ def with_transactions(
             ("200", "1000")
         ),
     }
-    topic = random.choice(topics)
+    topic = random.choice(options.topics)
     writers = tuple(
         _writer(f"x{number + 1}", topic, random)
         for number in range(random.choices((1, 2, 3), (55, 35, 10))[0])
     )
     reading = {"topic": topic.name, "partition": _all_of(topic), "by": "id"}
     reader = ClientSpec("consumer", "cx", reading | {"isolation": "committed", "from": "earliest"})
-    clients = (*clients, *writers, reader, *_copiers(topic, topics, random))
+    clients = (*clients, *writers, reader, *_copiers(topic, options.topics, random))
     return replace(options, settings={**options.settings, **settings}), clients
 
 
@@ -72,10 +71,14 @@ def strikes_at_coordinators(draw: Draw) -> tuple[Action, ...]:
 def _copiers(
     source: TopicSpec, topics: Sequence[TopicSpec], random: Random
 ) -> Iterator[ClientSpec]:
-    """Perhaps a client that consumes, transforms and produces, to a partition of its own."""
+    """Perhaps a client that consumes, transforms and produces, to a partition of its own. Nothing
+    may be compacted of what it reads and writes, else it could not be compared."""
+    if is_compacted(source):
+        return
     targets = [
         (topic.name, number)
         for topic in topics
+        if not is_compacted(topic)
         for number in range(topic.partitions)
         if (topic.name, number) != (source.name, 0)
     ]
@@ -107,6 +110,9 @@ def _writer(name: str, topic: TopicSpec, random: Random) -> ClientSpec:
         options["offsets"] = "yes"
     if random.random() < 0.15:
         options["timeout"] = random.choice(("500ms", "2s"))
+    if is_compacted(topic):
+        options["keys"] = random.choice(("1", "3", "10"))
+        options["tombstones"] = random.choice(("0", "20"))
     options |= {"strange-times": "0", "misdated": "0", "large": "0"}
     return ClientSpec("transactional", name, options)
 

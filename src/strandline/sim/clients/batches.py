@@ -6,7 +6,9 @@ padding where a batch is to be large. Some batches are such that a broker must r
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from random import Random
 from typing import Final, Self
 
@@ -18,7 +20,7 @@ from strandline.records.record import Record
 from strandline.sim.clients.client_options import ClientOptions
 from strandline.sim.clients.connection import Connection
 from strandline.sim.history.lookups import Leadership
-from strandline.sim.history.operations import StartSeen
+from strandline.sim.history.operations import Erased, Sent, StartSeen
 from strandline.sim.scenarios.script import BadScript
 from strandline.sim.schedule import START_US
 from strandline.types import (
@@ -190,6 +192,17 @@ def encode(batch: RecordedBatch) -> bytes:
         return encoded
     header = parse_header(encoded)._replace(max_timestamp=batch.claimed_ms)
     return bytes(join_batch(header, encoded[HEADER_BYTES:]))
+
+
+def sends_of(
+    batch: RecordedBatch, writer: str, transaction: str | None = None
+) -> Iterator[Sent | Erased]:
+    """What the history is told when a batch is sent for the first time."""
+    for value, record in zip_longest(batch.values, batch.records):
+        if value is None:
+            yield Erased(batch.place, record.key)
+        else:
+            yield Sent(writer, batch.place, value, record.key, transaction)
 
 
 def value_of(stored: bytes | None) -> bytes | None:

@@ -16,7 +16,6 @@ in order, until it knows (KIP-98).
 from __future__ import annotations
 
 from functools import partial
-from itertools import zip_longest
 from typing import ClassVar, Final
 
 from strandline.client.backoff import ExponentialBackoff
@@ -36,12 +35,13 @@ from strandline.sim.clients.batches import (
     RecordedBatch,
     encode,
     offsets_of,
+    sends_of,
 )
 from strandline.sim.clients.client import NO_TOPIC_US, PATIENCE_US, SimClient, place_of
 from strandline.sim.clients.client_options import ClientOptions
 from strandline.sim.clients.connection import Connection, Outcome
 from strandline.sim.clients.world import ClientWorld
-from strandline.sim.history.operations import Acknowledged, Erased, Refused, Sent, StartSeen
+from strandline.sim.history.operations import Acknowledged, Refused, StartSeen
 from strandline.sim.plan import ClientSpec
 from strandline.sim.scenarios.script import BadScript
 from strandline.types import NO_OFFSET, BrokerId, Offset, TopicId, TopicPartition
@@ -221,13 +221,7 @@ class Producer(SimClient):
             return
         at = batch.topic_partition
         batch.place = place_of(at, self.cluster.topic_id(at.topic))
-        writer = self.tracks[at].writer
-        history, values = self.world.history, batch.values
-        for value, record in zip_longest(values, batch.records):
-            if value is None:
-                history.append(Erased(batch.place, record.key))
-            else:
-                history.append(Sent(writer, batch.place, value, record.key))
+        self.world.history.extend(sends_of(batch, self.tracks[at].writer))
 
     def _identify(self) -> None:
         """Ask for a producer id."""

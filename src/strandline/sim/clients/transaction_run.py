@@ -27,7 +27,7 @@ from strandline.client.transaction_state import State
 from strandline.errors import ErrorCode, ProtocolError
 from strandline.protocol.apis import ApiKey
 from strandline.protocol.messages.produce import PartitionProduceResponse, ProduceResponse
-from strandline.sim.clients.batches import RecordedBatch, encode, offsets_of
+from strandline.sim.clients.batches import RecordedBatch, encode, offsets_of, sends_of
 from strandline.sim.clients.client import place_of
 from strandline.sim.clients.cluster import Cluster
 from strandline.sim.clients.world import ClientWorld
@@ -35,7 +35,6 @@ from strandline.sim.history.operations import (
     Acknowledged,
     CommitAsked,
     OffsetsSent,
-    Sent,
     TransactionBegan,
     TransactionEnded,
     WriterBegan,
@@ -281,10 +280,7 @@ class TransactionRun:
             return
         at = batch.topic_partition
         batch.place = place_of(at, self.cluster.topic_id(at.topic))
-        self._owner.world.history.extend(
-            Sent(self._name, batch.place, value, record.key, self._transaction)
-            for value, record in zip(batch.values, batch.records, strict=True)
-        )
+        self._owner.world.history.extend(sends_of(batch, self._name, self._transaction))
 
     def _told(
         self,
