@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from strandline.sim.knobs import KNOBS
 from strandline.sim.options import draw_plan
 from strandline.sim.plan import (
     BEYOND,
@@ -54,6 +55,7 @@ options = st.builds(
     ),
     store_latency_us=times,
     store_lag_us=times,
+    knobs=st.dictionaries(st.sampled_from(sorted(KNOBS)), st.integers(1, 9), max_size=3),
     minimums=st.lists(st.integers(1, 3), max_size=3).map(tuple),
     drifts_ppm=st.lists(st.integers(-500, 500), max_size=3).map(tuple),
     wall_offsets_ms=st.lists(st.integers(-500, 500), max_size=3).map(tuple),

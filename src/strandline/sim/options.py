@@ -28,6 +28,7 @@ from strandline.sim.faults.planner import draw_actions, draw_damage, draw_starvi
 from strandline.sim.faults.rare import draw_rare
 from strandline.sim.grouping import with_consumer_protocol
 from strandline.sim.keeping import with_keepers
+from strandline.sim.knobs import draw_knobs
 from strandline.sim.pace import at_a_followers_pace
 from strandline.sim.plan import (
     BEYOND,
@@ -108,7 +109,8 @@ def _with_actions(options: Options, streams: Streams) -> Plan:
     plan = with_unequal_brokers(Plan(options, clients, actions), streams("unequal brokers"))
     plan = with_far_follower(plan, streams("far follower"))
     plan = with_tokens(plan, streams("delegation tokens"))
-    return with_keepers(plan, streams("keepers"))
+    plan = with_keepers(plan, streams("keepers"))
+    return replace(plan, options=replace(plan.options, knobs=draw_knobs(streams("knobs"))))
 
 
 def _options(seed: int, profile: str, streams: Streams) -> Options:

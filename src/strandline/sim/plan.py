@@ -123,6 +123,8 @@ class Options:
     minimums: tuple[int, ...] = ()
     """`min.insync.replicas` in the file of each broker, while an operator changes it; none: all
     have that of `settings`."""
+    knobs: Mapping[str, int] = field(default_factory=dict)
+    """Constants of the brokers' code that are others in this run (see `knobs`)."""
     spares_candidates: bool = True
     """Whether the budget counts replicas that their leader may make members of the in-sync set."""
     topics: tuple[TopicSpec, ...] = ()

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from strandline.errors import StrandlineError
 from strandline.sim.bugs import quiet
+from strandline.sim.knobs import turned
 from strandline.sim.machine import Machine
 from strandline.sim.observer import Observer
 from strandline.sim.phases import Course
@@ -48,7 +49,7 @@ def run(
     the first violation.
     """
     hooks = _Hooks(observers, on_expect, on_note, on_phase, on_end)
-    with quiet():
+    with turned(plan.options.knobs), quiet():
         try:
             return _run(plan, hooks, is_checked=is_checked, stops=stop_at_violation)
         except BadScript:

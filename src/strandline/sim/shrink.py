@@ -310,6 +310,7 @@ _OPTIONS: Final = (
     "store_latency_us",
     "store_lag_us",
     "minimums",
+    "knobs",
     "drifts_ppm",
     "wall_offsets_ms",
     "liveness_us",
@@ -321,6 +322,8 @@ def _resets(plan: Plan) -> Iterator[Reset]:
     for name in _OPTIONS:
         if getattr(plan.options, name) != getattr(calm, name):
             yield partial(_with_options, **{name: getattr(calm, name)})
+    for knob in plan.options.knobs:
+        yield partial(_without_knob, knob=knob)
     for setting in plan.options.settings:
         yield partial(_without_setting, setting=setting)
     for index, topic in enumerate(plan.options.topics):
@@ -333,6 +336,11 @@ def _resets(plan: Plan) -> Iterator[Reset]:
 
 def _without(mapping: Mapping[str, str], name: str) -> dict[str, str]:
     return {key: value for key, value in mapping.items() if key != name}
+
+
+def _without_knob(plan: Plan, knob: str) -> Plan:
+    knobs = {name: value for name, value in plan.options.knobs.items() if name != knob}
+    return _with_options(plan, knobs=knobs)
 
 
 def _without_setting(plan: Plan, setting: str) -> Plan:

@@ -27,6 +27,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from strandline.sim.knobs import check_knob
 from strandline.sim.plan import (
     BEYOND,
     DAMAGE,
@@ -232,6 +233,7 @@ _WRITERS: Final[Mapping[str, Callable[[Options], str | list[str]]]] = {
     "disks": lambda o: str(o.disks),
     "settings": lambda o: [f"{name}={value}" for name, value in o.settings.items()],
     "minimums": lambda o: _numbers_text(o.minimums),
+    "knobs": lambda o: [f"{name}={value}" for name, value in o.knobs.items()],
     "candidates": lambda o: "" if o.spares_candidates else _MAY_CRASH,
     "latency": lambda o: _latency_text(o.latency),
     "store": lambda o: f"latency={format_us(o.store_latency_us)} lag={format_us(o.store_lag_us)}",
@@ -287,6 +289,15 @@ def _read_settings(options: Options, value: str) -> Options:
             raise BadScript(f"'{word}' is not a setting such as min.insync.replicas=2.")
         settings[name] = setting
     return replace(options, settings=settings)
+
+
+def _read_knobs(options: Options, value: str) -> Options:
+    knobs = dict(options.knobs)
+    for word in value.split():
+        name, _, number = word.partition("=")
+        check_knob(name)
+        knobs[name] = _at_least_one(number)
+    return replace(options, knobs=knobs)
 
 
 def _read_latency(options: Options, value: str) -> Options:
@@ -352,6 +363,7 @@ _READERS: Final[Mapping[str, Callable[[Options, str], Options]]] = {
     "disks": lambda o, value: replace(o, disks=_at_least_one(value)),
     "settings": _read_settings,
     "minimums": lambda o, value: replace(o, minimums=_numbers(value)),
+    "knobs": _read_knobs,
     "candidates": _read_candidates,
     "latency": _read_latency,
     "store": _read_store,

@@ -32,7 +32,7 @@ from strandline.errors import StrandlineError
 REPLICAS: Final = "replicas"
 CLUSTER: Final = "cluster"
 
-REPEATABLE: Final = ("settings", "violates")
+REPEATABLE: Final = ("settings", "knobs", "violates")
 """Names that a header may have several times."""
 
 _HEADER = re.compile(r"^([a-z][a-z-]*)(?:\s+when\s+([^:]*))?:(?:\s+(.*))?$")
