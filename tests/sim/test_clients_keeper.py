@@ -34,11 +34,13 @@ from strandline.protocol.messages.offset_fetch import (
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
 )
+from strandline.sim.clients.make import Watches, make_client
 from strandline.sim.clients.register import NOTHING, Register
 from strandline.sim.keeping import KEEPER
 from strandline.sim.options import draw_plan
 from strandline.sim.plan import Action, ClientSpec, Options, Plan, TopicSpec
 from strandline.sim.run import run
+from strandline.types import TopicPartition
 from tests.sim.clients_stage import Asked, Stage
 
 
@@ -154,6 +156,29 @@ def test_a_coordinator_that_was_deposed_may_answer_from_memory() -> None:
     puppet.stage.lead(CONSUMER_OFFSETS, 0, 3)
     puppet.serve(40)
     assert puppet.found == set()
+
+
+# -- what groups have stored in the end ----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("stored", "found"),
+    [(9, set()), (12, {"I-39"}), (5, {"I-39"}), (NOTHING, {"I-39"})],
+)
+def test_what_members_were_told_is_stored_is_read_in_the_end(stored: int, found: set[str]) -> None:
+    at = TopicPartition("t", 0)
+    puppet = Puppet()
+    watches = Watches.of(puppet.stage)
+    for generation, offset in enumerate((5, 9)):
+        watches.groups.committing("g", at, offset)
+        watches.groups.committed("g", at, generation, offset)
+    puppet.stored["g"] = stored
+    reader = make_client(puppet.stage, ClientSpec("offsets", "o", {"group": "g"}), watches)
+    reader.start()
+    while not reader.is_done:
+        puppet.serve(1)
+    assert {each.invariant for each in watches.groups.findings} == found
+    assert reader.findings == []
 
 
 # -- in clusters ---------------------------------------------------------------------------------

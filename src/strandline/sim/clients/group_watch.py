@@ -172,6 +172,11 @@ class GroupWatch:
         unknown = self._commits(group, at).unknown
         unknown[generation] = min(offset, unknown.get(generation, offset))
 
+    def committed_partitions(self, group: str) -> list[TopicPartition]:
+        """The partitions of which the group must have stored something."""
+        commits = self._group(group).commits
+        return [at for at, each in commits.items() if each.acknowledged]
+
     def floor(self, group: str, at: TopicPartition, generation: int) -> int:
         """The least committed offset that the owner of a partition must get, if it fetches now."""
         commits = self._commits(group, at)

@@ -35,6 +35,7 @@ from strandline.sim.clients.group_member import GroupMember
 from strandline.sim.clients.group_watch import GroupWatch
 from strandline.sim.clients.intruder import Intruder
 from strandline.sim.clients.keeper import Keeper
+from strandline.sim.clients.offsets_reader import OffsetsReader
 from strandline.sim.clients.producer import Producer
 from strandline.sim.clients.share_member import ShareMember
 from strandline.sim.clients.share_watch import ShareWatch
@@ -72,6 +73,12 @@ def _in_group(
     return GroupMember(world, spec, options, watches.groups)
 
 
+def _of_group(
+    world: ClientWorld, spec: ClientSpec, options: ClientOptions, watches: Watches
+) -> SimClient:
+    return OffsetsReader(world, spec, options, watches.groups)
+
+
 def _in_share_group(
     world: ClientWorld, spec: ClientSpec, options: ClientOptions, watches: Watches
 ) -> SimClient:
@@ -87,6 +94,7 @@ _KINDS: Final[dict[str, Maker]] = {
     "intruder": _alone(Intruder),
     "tokens": _alone(TokenUser),
     "group": _in_group,
+    "offsets": _of_group,
     "share": _in_share_group,
     "keeper": _alone(Keeper),
     "transactional": _alone(Transactional),

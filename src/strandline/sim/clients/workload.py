@@ -15,6 +15,7 @@ from typing import Final
 from strandline.sim.clients.admin import AdminOperation
 from strandline.sim.clients.client import Finding, SimClient, topic_of
 from strandline.sim.clients.copier import Copier, not_copied_once
+from strandline.sim.clients.group_member import GroupMember
 from strandline.sim.clients.make import ADMIN_VERBS, Watches, make_client, make_operation
 from strandline.sim.clients.times import TimesAsker
 from strandline.sim.clients.transactional import Transactional
@@ -52,7 +53,7 @@ class Workload:
         look-ups by time were told. Raises `BadScript`
         for a line that makes no sense."""
         self.world = world
-        watches = Watches.of(world)
+        self._watches = watches = Watches.of(world)
         self.group_watch, self._share_watch = watches.groups, watches.shares
         self.clients = [make_client(world, spec, watches) for spec in specs]
         for client in self.clients:
@@ -92,8 +93,14 @@ class Workload:
             client.finish()
 
     def read_everything(self, partitions: Sequence[TopicPartition]) -> None:
-        """Write once more to each of these partitions, then read all of them to their ends."""
+        """Write once more to each of these partitions, then read all of them to their ends, and
+        what groups have stored."""
         self._unread = list(partitions)
+        for group in sorted(self._groups()):
+            spec = ClientSpec("offsets", f"{_LAST}-{group}", {"group": group})
+            reader = make_client(self.world, spec, self._watches)
+            self._readers.append(reader)
+            reader.start()
         for number, at in enumerate(partitions):
             options = {"topic": at.topic, "partition": str(at.partition), "every": "50ms"}
             options |= {"strange-times": "0", "large": "0", "idempotent": "yes", "keys": "3"}
@@ -101,6 +108,10 @@ class Workload:
             self._probes.append(probe)
             probe.start()
         self.world.schedule.after(100_000, self._finish_probes)
+
+    def _groups(self) -> set[str]:
+        """Of consumers."""
+        return {each.group for each in self.clients if isinstance(each, GroupMember)}
 
     def _finish_probes(self) -> None:
         for probe in self._probes:
