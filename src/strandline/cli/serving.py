@@ -77,6 +77,7 @@ def run_until_stopped(
     (SIGHUP), also while they start. `has_brokers` tells whether they are in this process."""
     with asyncio.Runner(loop_factory=BrokerLoop) as runner:
         wrong = runner.run(_run(start, beside, has_brokers=has_brokers))
+    _forget_what_cannot_be_written()
     if wrong:
         raise click.ClickException(" ".join(wrong))
 
@@ -126,9 +127,17 @@ def _tell(sentence: str) -> None:
         click.echo(sentence)
     except OSError as error:
         log.info("Standard output cannot be written: %s", error.strerror)
-        # What is in the buffers must not fail again at the exit.
-        with open(os.devnull, "wb") as nowhere:
-            os.dup2(nowhere.fileno(), sys.stdout.fileno())
+        _forget_what_cannot_be_written()
+
+
+def _forget_what_cannot_be_written() -> None:
+    """What is in the buffers of a terminal that is gone must not fail again at the exit."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            with open(os.devnull, "wb") as nowhere:
+                os.dup2(nowhere.fileno(), stream.fileno())
 
 
 async def _until_to_be_stopped(running: RunningBrokers, stop: asyncio.Event) -> list[str]:

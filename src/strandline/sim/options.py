@@ -107,9 +107,11 @@ def _with_actions(options: Options, streams: Streams) -> Plan:
         actions = tuple(sorted((*actions, *strikes), key=lambda action: action.at_us))
     actions = draw_log_moves(Draw(options, clients, streams("log moves")), actions)
     plan = with_unequal_brokers(Plan(options, clients, actions), streams("unequal brokers"))
-    plan = with_far_follower(plan, streams("far follower"))
-    plan = with_tokens(plan, streams("delegation tokens"))
-    plan = with_keepers(plan, streams("keepers"))
+    far = with_far_follower(plan, streams("far follower"))
+    is_usual = far is plan
+    plan = with_tokens(far, streams("delegation tokens"))
+    if is_usual:
+        plan = with_keepers(plan, streams("keepers"))
     return replace(plan, options=replace(plan.options, knobs=draw_knobs(streams("knobs"))))
 
 
