@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from importlib import import_module
 
 import pytest
@@ -33,6 +35,23 @@ def test_a_knob_is_turned_wherever_it_was_imported_and_back() -> None:
     with turned({"storage.batch_scan.SCAN_CHUNK_BYTES": 62}):
         assert sizes() == (62, 62)
     assert sizes() == former
+
+
+def test_nothing_of_brokers_is_imported_while_a_knob_is_turned() -> None:
+    """It would keep the small value for the runs behind it. In a process of its own, where nothing
+    is imported yet but the simulator."""
+    script = """
+import sys
+from strandline.sim.knobs import KNOBS, turned
+from strandline.sim.options import draw_plan
+from strandline.sim.run import run
+with turned({"node.rolling_task.SYNCS_PER_TURN": 1}):
+    before = {name for name in sys.modules if name.startswith("strandline.node.")}
+    run(draw_plan(3))
+    after = {name for name in sys.modules if name.startswith("strandline.node.")}
+assert len(before) > 100 and after == before, sorted(after - before)
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)
 
 
 def test_a_run_has_the_knobs_of_its_plan_and_leaves_none_behind() -> None:

@@ -17,6 +17,7 @@ from random import Random
 from types import ModuleType
 from typing import Final
 
+from strandline.node.late_imports import import_all
 from strandline.sim.scenarios.script import BadScript
 
 KNOBS: Final[Mapping[str, tuple[int, ...]]] = {
@@ -93,8 +94,16 @@ def turned(knobs: Mapping[str, int]) -> Iterator[None]:
 
 
 @cache
+def _import_brokers() -> None:
+    """What brokers import on first use, too: a module that came during a run would keep what is
+    turned then for all others."""
+    import_all()
+
+
+@cache
 def _holders(knob: str) -> tuple[ModuleType, ...]:
     """The modules that have the constant: its own, and those that have imported it by its name."""
+    _import_brokers()
     path, _, name = knob.rpartition(".")
     origin = import_module(f"strandline.{path}")
     others = [
