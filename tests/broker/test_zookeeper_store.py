@@ -96,11 +96,11 @@ def test_a_connect_string_that_names_no_servers_is_refused(hosts: str) -> None:
 def test_no_server_within_the_limit_is_unavailable(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    nobody = Ports.chosen()
+    unused = Ports.chosen()
     monkeypatch.setattr(zookeeper_store, "TOLD_AFTER_S", 0.05)
 
     async def scenario() -> None:
-        store = ZooKeeperStore(f"{nobody.host}:{nobody.client}/app", connection_timeout_ms=300)
+        store = ZooKeeperStore(f"{unused.host}:{unused.client}/app", connection_timeout_ms=300)
         with pytest.raises(
             StoreUnavailable,
             match=r"No .*/app served within 300 ms, the limit of zookeeper\.connection.*not con",
@@ -110,7 +110,7 @@ def test_no_server_within_the_limit_is_unavailable(
             await store.multi([Create("/a")])
 
     asyncio.run(scenario())
-    assert f"Still waiting for a ZooKeeper server of {nobody.host}" in caplog.text
+    assert f"Still waiting for a ZooKeeper server of {unused.host}" in caplog.text
 
 
 def test_the_chroot_is_made_with_its_parents(

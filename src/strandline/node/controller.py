@@ -29,7 +29,6 @@ from strandline.types import Instant
 log = logging.getLogger(__name__)
 
 _ROUNDS_MAX: Final = 10
-_PAUSE_MS: Final = 1
 
 Result = TypeVar("Result")
 Decide = Callable[[ClusterImage], Decision[Result]]
@@ -56,8 +55,8 @@ class Controller:
         self._round(decide, done, failed, _ROUNDS_MAX, now)
 
     def in_another_turn(self, work: Callable[[Instant], None], now: Instant) -> None:
-        """Go on with a long request in a later turn, after whatever came meanwhile."""
-        self._timers.schedule(now.monotonic_ms + _PAUSE_MS, work)
+        """Go on with a long request; see `Timers.in_another_turn`."""
+        self._timers.in_another_turn(work, now)
 
     def _round(
         self,

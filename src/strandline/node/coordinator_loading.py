@@ -136,7 +136,7 @@ class Loading:
                 self._timers.schedule(now.monotonic_ms + _RESTART_MS, partial(self._anew, load))
             return
         if len(records) == _RECORDS_PER_STEP:
-            self._timers.schedule(now.monotonic_ms + 1, partial(self.go_on, load))
+            self._timers.in_another_turn(partial(self.go_on, load), now)
         else:
             self._finish(load, now)
 

@@ -2,21 +2,19 @@
 
 Nothing in the node may keep clients waiting. Work that grows with the number of segments or
 partitions is therefore written as a generator; each `yield` ends the turn, and the work goes on in
-a later one, a millisecond on, after whatever came meanwhile. What it knew before may have changed.
+a later one (`Timers.in_another_turn`). What it knew before may have changed.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Generator
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from strandline.node.timers import Timers
 from strandline.types import Instant
 
 log = logging.getLogger(__name__)
-
-_PAUSE_MS: Final = 1
 
 Slices: TypeAlias = Generator[None, Instant, None]
 """Work in slices: it is sent the time at which each slice begins, the first one included."""
@@ -51,4 +49,4 @@ class SlicedWork:
             log.exception("%s failed", self._name)
             self._round = None
         else:
-            self._timers.schedule(now.monotonic_ms + _PAUSE_MS, self._go_on)
+            self._timers.in_another_turn(self._go_on, now)

@@ -15,6 +15,7 @@ from strandline.types import Instant
 Callback = Callable[[Instant], None]
 
 _SWEEP_AT_LEAST = 1024
+_PAUSE_MS = 1
 
 
 class Timer:
@@ -50,6 +51,10 @@ class Timers:
         timer = Timer(self, at_ms, callback)
         heapq.heappush(self._heap, (at_ms, next(self._numbers), timer))
         return timer
+
+    def in_another_turn(self, callback: Callback, now: Instant) -> Timer:
+        """Go on with long work in a later turn, a millisecond on, after whatever came meanwhile."""
+        return self.schedule(now.monotonic_ms + _PAUSE_MS, callback)
 
     def next_deadline_ms(self) -> int | None:
         """Monotonic time in ms at which `run_due` next has something to do."""

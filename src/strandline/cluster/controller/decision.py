@@ -7,10 +7,11 @@ from collections.abc import Callable, Container, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Generic, TypeAlias, TypeVar
 
-from strandline.cluster.image import ClusterImage
+from strandline.cluster.image import ClusterImage, PartitionImage
 from strandline.cluster.store import Check, Operation
 from strandline.cluster.znodes import DELETIONS, ControllerEpochNode
 from strandline.errors import ErrorCode, InvariantViolated, ProtocolError
+from strandline.types import TopicPartition
 
 MAX_PARTITIONS_PER_REQUEST: Final = 10_000
 
@@ -83,6 +84,14 @@ def refuse_duplicate(item: object, repeated: Container[object]) -> None:
         raise ProtocolError(
             ErrorCode.INVALID_REQUEST, "The request names this resource more than once."
         )
+
+
+def existing_partition(image: ClusterImage, key: TopicPartition) -> PartitionImage:
+    """The partition. Raises UNKNOWN_TOPIC_OR_PARTITION."""
+    partition = image.partition(key)
+    if partition is None:
+        raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {key}.")
+    return partition
 
 
 def check_partitions_per_request(count: int) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
-from strandline.cluster.controller.decision import Decision, Refusal
+from strandline.cluster.controller.decision import Decision, Refusal, existing_partition
 from strandline.cluster.controller.events import Event
 from strandline.cluster.controller.partition_repair import Choice, Repair, repaired
 from strandline.cluster.controller.policy import ControllerPolicy, rules_of
@@ -59,7 +59,7 @@ def elect_leaders(
     keys = _all_partitions(image) if partitions is None else dict.fromkeys(partitions)
     for key in keys:
         try:
-            partition = _existing(image, key)
+            partition = existing_partition(image, key)
             if kind is ElectionKind.PREFERRED:
                 repair = _preferred(partition, brokers.at(key))
             else:
@@ -130,13 +130,6 @@ def _all_partitions(image: ClusterImage) -> Iterator[TopicPartition]:
     for name, topic in sorted(image.topics.items()):
         for number in sorted(topic.states.keys() & topic.partitions.keys()):
             yield TopicPartition(name, number)
-
-
-def _existing(image: ClusterImage, key: TopicPartition) -> PartitionImage:
-    partition = image.partition(key)
-    if partition is None:
-        raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {key}.")
-    return partition
 
 
 def _preferred(partition: PartitionImage, brokers: Brokers) -> Repair:

@@ -17,7 +17,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from strandline.cluster.assignment import Replicas
-from strandline.cluster.controller.decision import Decision, Refusal, duplicates, refuse_duplicate
+from strandline.cluster.controller.decision import (
+    Decision,
+    Refusal,
+    duplicates,
+    existing_partition,
+    refuse_duplicate,
+)
 from strandline.cluster.controller.partition_repair import Rules, with_members
 from strandline.cluster.controller.policy import ControllerPolicy, rules_of
 from strandline.cluster.controller.standings import Brokers, Members
@@ -75,7 +81,7 @@ def alter_reassignments(
             continue
         try:
             refuse_duplicate(key, repeated)
-            partition = _existing(image, key)
+            partition = existing_partition(image, key)
             target = _target(image, partition, wish.replicas)
             if not may_change_replication_factor and wish.replicas is not None:
                 _check_factor(partition, target)
@@ -106,13 +112,6 @@ def list_reassignments(
                 OngoingReassignment(key, partition.replicas, partition.adding, partition.removing)
             )
     return ongoing
-
-
-def _existing(image: ClusterImage, key: TopicPartition) -> PartitionImage:
-    partition = image.partition(key)
-    if partition is None:
-        raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {key}.")
-    return partition
 
 
 def _original(partition: PartitionImage) -> Replicas:

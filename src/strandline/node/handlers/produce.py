@@ -33,7 +33,11 @@ from strandline.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from strandline.records.produced_framing import begins_with_transactional_batch, begins_with_zstd
+from strandline.records.produced_framing import (
+    begins_with_transactional_batch,
+    begins_with_zstd,
+    whole_batch_size,
+)
 from strandline.records.record_checks import RecordsRejectedError
 from strandline.storage.files import NoRoom
 from strandline.storage.transaction_verification import NO_GUARD, Guard
@@ -196,11 +200,11 @@ def _refusal_of_all(body: ProduceRequest) -> ProtocolError | None:
     try:
         for topic in body.topic_data:
             for data in topic.partition_data:
-                if (
-                    data.records is not None
-                    and begins_with_transactional_batch(data.records)
-                    and body.transactional_id is None
-                ):
+                if data.records is None:
+                    continue
+                if body.transactional_id is not None:
+                    whole_batch_size(data.records, 0)  # for its frame alone no checksum is made
+                elif begins_with_transactional_batch(data.records):
                     return ProtocolError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     except ProtocolError as error:
         return error

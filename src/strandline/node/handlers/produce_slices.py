@@ -31,7 +31,6 @@ log = logging.getLogger(__name__)
 
 SLICE_NS: Final = 5_000_000
 KEPT_BYTES_MAX: Final = 128 * 1024 * 1024
-_PAUSE_MS: Final = 1
 
 
 class _Work:
@@ -69,7 +68,7 @@ class ProduceSlices:
             queue.append(work)
         elif not self._is_done(work, now):
             if not self._queues:
-                self._timers.schedule(now.monotonic_ms + _PAUSE_MS, self._go_on)
+                self._timers.in_another_turn(self._go_on, now)
             self._queues[connection] = deque([work])
             connection.is_busy = True
 
@@ -132,7 +131,7 @@ class ProduceSlices:
             connection.is_busy = False
             self._outbox.go_on(connection)
         if self._queues:
-            self._timers.schedule(now.monotonic_ms + _PAUSE_MS, self._go_on)
+            self._timers.in_another_turn(self._go_on, now)
 
 
 def keep_records(body: ProduceRequest) -> int:
