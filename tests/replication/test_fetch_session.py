@@ -129,6 +129,15 @@ def test_a_session_can_be_closed() -> None:
     assert FetchSession[str, int]().closing_request() is None
 
 
+def test_what_was_dropped_for_a_moment_is_named_again() -> None:
+    # An answer that came meanwhile was not taken, and the leader would not tell it once more.
+    session = established(a=1, b=2)
+    session.drop("a")
+    session.want("a", 1)
+    assert session.next_request().to_send == [("a", 1)]
+    assert session.next_request().to_send == []
+
+
 def test_a_request_can_overtake_a_parked_one() -> None:
     session = established(a=1, b=2)
     assert session.can_overtake

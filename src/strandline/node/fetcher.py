@@ -71,7 +71,7 @@ class Fetcher:
         self._session: FetchSession[Key, Wanted] = FetchSession()
         self._partitions: dict[Key, FetchedPartition] = {}
         self._changed: list[FetchedPartition] = []
-        """Partitions whose `asked` changes with the next request."""
+        """Partitions that the next request names, if what is wanted of them differs then."""
         self._out_of_range: list[FetchedPartition] = []
         self._looked_up: set[FetchedPartition] = set()
         """Partitions of which the leader was asked where they begin and end."""
@@ -222,8 +222,8 @@ class Fetcher:
         self._sent += 1
         self._in_flight += 1
         self._is_urgent = False
-        for partition in self._changed:
-            partition.note_asked(self._sent)
+        for key, _ in session.to_send:
+            self._partitions[key].note_asked(self._sent)
         self._changed.clear()
         config = self._means.settings.broker
         self._means.peers.ask(

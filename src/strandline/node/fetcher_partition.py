@@ -107,7 +107,8 @@ class FetchedPartition:
         self._wanted: Wanted | None = None
         self._asked: Asked | None = None
         self._asked_in = 0
-        """The number of the request that said what is in `_asked`."""
+        """The number of the last request that named the partition. Only what is named is told anew:
+        an answer to an earlier request that said the same must be taken."""
         self._policies = replica.host.policies
         self._compares_epochs = self._policies.truncate_by is not TruncateBy.HIGH_WATERMARK
         """Whether requests say what was fetched last, so that the leader finds a divergence."""
@@ -127,7 +128,7 @@ class FetchedPartition:
         return wanted
 
     def note_asked(self, number: int) -> None:
-        """The request of that number says what the last `want` has returned."""
+        """The request of that number names the partition, with what the last `want` returned."""
         if self._wanted is not None:
             self._asked = Asked(self._wanted.offset, self._wanted.leader_epoch)
             self._asked_in = number

@@ -57,7 +57,7 @@ class FetchSession(Generic[Key, Wanted]):
     not delay a partition that is to be fetched from now on.
     """
 
-    __slots__ = ("_changed", "_epoch", "_id", "_in_flight", "_known", "_wanted")
+    __slots__ = ("_changed", "_dropped", "_epoch", "_id", "_in_flight", "_known", "_wanted")
 
     def __init__(self) -> None:
         self._id = NO_SESSION
@@ -66,6 +66,9 @@ class FetchSession(Generic[Key, Wanted]):
         self._known: dict[Key, Wanted] = {}
         """What the leader's session holds once all requests so far have arrived."""
         self._changed: dict[Key, None] = {}
+        self._dropped: set[Key] = set()
+        """What was dropped since the last request. If it is wanted again it is named, whatever the
+        parameters: answers that came meanwhile were not taken, and the leader does not know."""
         self._in_flight: deque[_Sent[Key]] = deque()
 
     def want(self, key: Key, wanted: Wanted) -> None:
@@ -77,6 +80,7 @@ class FetchSession(Generic[Key, Wanted]):
         """Do not fetch this partition from the next request on."""
         if self._wanted.pop(key, None) is not None:
             self._changed[key] = None
+            self._dropped.add(key)
 
     @property
     def wanted(self) -> Collection[Key]:
@@ -96,7 +100,7 @@ class FetchSession(Generic[Key, Wanted]):
                     "A fetch session is being made: its answer must come first."
                 )
             self._known = dict(self._wanted)
-            self._changed.clear()
+            self._forget_changes()
             self._in_flight.append(_Sent(frozenset(self._wanted), ()))
             return SessionRequest(self._id, self._epoch, list(self._wanted.items()), [])
         to_send: list[tuple[Key, Wanted]] = []
@@ -107,13 +111,17 @@ class FetchSession(Generic[Key, Wanted]):
                     to_forget.append(key)
                 continue
             wanted = self._wanted[key]
-            if key not in self._known or self._known[key] != wanted:
+            if key in self._dropped or key not in self._known or self._known[key] != wanted:
                 self._known[key] = wanted
                 to_send.append((key, wanted))
-        self._changed.clear()
+        self._forget_changes()
         epoch = epoch_after(self._epoch, len(self._in_flight))
         self._in_flight.append(_Sent(None, to_forget))
         return SessionRequest(self._id, epoch, to_send, to_forget)
+
+    def _forget_changes(self) -> None:
+        self._changed.clear()
+        self._dropped.clear()
 
     def answered(self, error_code: ErrorCode, session_id: int, partitions: Collection[Key]) -> bool:
         """Take the head of the answer to the oldest request; whether its partitions may be used.
