@@ -74,6 +74,8 @@ class ShareMember(SimClient):
         self._expected: list[tuple[Place, int]] = []
         self._expected_in: set[Place] = set()
         """Records that are still to come before it can end."""
+        self._looked_at: tuple[int, set[Place]] = (-1, set())
+        """With which of the watch's changes, and in which places, `_expected` was looked through."""
         self.cluster.changed = self.pump
 
     def _new_holds(self) -> ShareHolds:
@@ -167,11 +169,13 @@ class ShareMember(SimClient):
         self.watch.expects(self.group, places)
         if not places <= self._expected_in:  # only now it is heard that a topic was made anew
             self._expect(places)
-        self._expected = [
-            each
-            for each in self._expected
-            if each[0] in places and not self.watch.is_done(self.group, *each)
-        ]
+        if self._looked_at != (self.watch.changes, places):
+            self._looked_at = (self.watch.changes, places)
+            self._expected = [
+                each
+                for each in self._expected
+                if each[0] in places and not self.watch.is_done(self.group, *each)
+            ]
         news_us = max(self._news_us, self._holds.news_us)
         if not self._expected or self.now_us > min(self.give_up_us, news_us + _QUIET_US):
             self.done()

@@ -61,6 +61,8 @@ class ShareWatch:
         """What groups read."""
         self._done: dict[tuple[str, Place, int], set[Hold]] = {}
         """Who may have ended what is to be done with a record."""
+        self.changes = 0
+        """How often that was said, or refused: `is_done` stays as it is until the next time."""
         self._settled: dict[tuple[str, Place], dict[int, int]] = {}
         """When it was confirmed that a record is done."""
         self._holds: dict[tuple[str, Place, int], Hold] = {}
@@ -126,9 +128,11 @@ class ShareWatch:
     def said(self, group: str, place: Place, offset: int, hold: Hold) -> None:
         """A member says that it has accepted, or rejected, a record: it may count."""
         self._done.setdefault((group, place, offset), set()).add(hold)
+        self.changes += 1
 
     def refused(self, group: str, place: Place, holds: Mapping[int, Hold]) -> None:
         """What was said of these does not count."""
+        self.changes += 1
         for offset, hold in holds.items():
             if hold.deliveries < DELIVERIES_MAX:
                 self._done.get((group, place, offset), set()).discard(hold)
