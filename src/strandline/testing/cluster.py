@@ -72,7 +72,7 @@ class Cluster:
             raise ClusterError("The cluster is running already.")
         running = RunningCluster(self._options)
         try:
-            running.run(running.control.start_all())
+            running.start()
         except BaseException:
             running.close()
             raise

@@ -6,8 +6,8 @@
     @pytest.mark.strandline(brokers=5, settings={"min.insync.replicas": 2})
     def test_it(strandline_cluster): ...             # anything that `Cluster` takes
 
-Both give a `Cluster` that is ready; it is gone when the test ends, however it ends. A test that
-fails is reported with the state in which the cluster was.
+Both give a `Cluster` that is ready; it is gone when the test ends, however it ends. What fails is
+reported with the states of the clusters of this process, whatever has started them.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from strandline.testing.sightings import CLUSTERS
 
 if TYPE_CHECKING:
     from strandline.testing.cluster import Cluster
@@ -55,24 +57,43 @@ def _running(request: pytest.FixtureRequest, brokers: int) -> Iterator[Cluster]:
         if marker.args:
             raise pytest.UsageError("The marker strandline takes keywords, as Cluster does.")
         options |= marker.kwargs
+    parameter = getattr(request, "param", {})
+    if not isinstance(parameter, dict):
+        raise pytest.UsageError(
+            f"A parameter of {request.fixturename} is a dict of what Cluster takes, "
+            f"not {parameter!r}."
+        )
+    options |= parameter
     with Cluster(**options) as cluster:
-        request.node.stash[_CLUSTERS] = cluster
         yield cluster
 
 
-_CLUSTERS: pytest.StashKey[Cluster] = pytest.StashKey()
+# A report tells of the clusters that run when its phase of the test has failed, and of those that
+# ended within that phase: a `with` block in the test, a fixture before one whose teardown fails.
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """Forget the clusters of other tests."""
+    CLUSTERS.begin()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_call() -> None:
+    """Forget the clusters of the set-up."""
+    CLUSTERS.begin()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_teardown() -> None:
+    """Forget the clusters that ended within the test itself."""
+    CLUSTERS.begin()
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(
-    item: pytest.Item, call: pytest.CallInfo[None]
-) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Add the cluster's state to the report of a test that failed."""
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Add the states of clusters to the report of what failed."""
     report = yield
-    if call.when == "call" and report.failed and _CLUSTERS in item.stash:
-        try:
-            state = str(item.stash[_CLUSTERS].status())
-        except Exception as error:  # noqa: BLE001 -- the test's own failure must be reported
-            state = f"not to be told: {error}"
-        report.sections.append(("strandline cluster", state))
+    if report.failed:
+        report.sections += CLUSTERS.states()
     return report

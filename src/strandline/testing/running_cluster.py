@@ -13,10 +13,12 @@ from strandline.client.security.names import security_of
 from strandline.client.settings import ClientSettings
 from strandline.testing.control import ClusterError, Control, Options
 from strandline.testing.loop_thread import LoopThread
+from strandline.testing.sightings import CLUSTERS
 from strandline.types import BrokerId
 
 T = TypeVar("T")
 
+_SIGHT_S: Final = 5.0
 NOT_RUNNING: Final = "The cluster is not running: use it in a `with` block."
 
 
@@ -42,9 +44,26 @@ class RunningCluster:
             raise ClusterError(NOT_RUNNING)
         return self._control
 
+    def start(self) -> None:
+        """Start all brokers and wait until they are ready."""
+        self.run(self._control.start_all())
+        CLUSTERS.has_started(self)
+
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine of `control` in the brokers' thread."""
         return self._thread.run(coroutine)
+
+    def sight(self) -> str:
+        """The state of the cluster in words, or why it cannot be told. Raises nothing.
+
+        A thread that hangs is given a few seconds: a test that failed must be reported.
+        """
+        try:
+            return str(self._thread.submit(self._control.status()).result(_SIGHT_S))
+        except TimeoutError:
+            return f"not to be told: the brokers' thread did not answer within {_SIGHT_S:g} s"
+        except Exception as error:  # noqa: BLE001 -- the failure itself must be reported
+            return f"not to be told: {error}"
 
     @property
     def bootstrap_servers(self) -> str:
@@ -91,6 +110,7 @@ class RunningCluster:
         """Stop the brokers and give everything back."""
         self._is_open = False
         try:
+            CLUSTERS.is_ending(self)
             self._thread.run(self._control.end())
         finally:
             self._thread.close()
