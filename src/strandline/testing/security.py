@@ -152,7 +152,7 @@ class ClusterSecurity:
         except ModuleNotFoundError as missing:
             raise SecurityError(
                 "Certificates for a test cluster need the package cryptography: "
-                "pip install 'strandline[pkcs12]'"
+                "pip install cryptography"
             ) from missing
         authority = Authority()
         (directory / "authority.pem").write_text(authority.pem)
