@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Coroutine
 from concurrent.futures import Future
@@ -19,9 +20,15 @@ class LoopThread:
 
     def __init__(self, name: str) -> None:
         self._loop = BrokerLoop()
+        self._process = os.getpid()
         # A test process that forgets to close must be able to end.
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
+
+    @property
+    def is_inherited(self) -> bool:
+        """Whether this process was forked from that of the thread, and has no such thread."""
+        return os.getpid() != self._process
 
     def submit(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
         """Run it in the thread. Cancelling the future cancels it there."""
@@ -30,8 +37,15 @@ class LoopThread:
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run it in the thread and wait for it; an interrupted wait cancels it.
 
-        Raises `ClusterError` in that thread itself, which would wait for itself.
+        Raises `ClusterError` in that thread itself, which would wait for itself, and in a process
+        that was forked from its own.
         """
+        if self.is_inherited:
+            coroutine.close()
+            raise ClusterError(
+                "The cluster runs in the process from which this one was forked: clients reach it "
+                "from here, but only that one can look at it, or do something to it."
+            )
         if threading.current_thread() is self._thread:
             coroutine.close()
             raise ClusterError(

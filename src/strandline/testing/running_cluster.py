@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import weakref
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, Final, TypeVar
@@ -29,7 +30,7 @@ class RunningCluster:
         self._brokers = options.brokers
         self._control = Control(options)
         # For a test that forgets to close it: at least files and ports go when the process ends.
-        self._release = weakref.finalize(self, self._control.release)
+        self._release = weakref.finalize(self, _release, self._control, os.getpid())
         self._thread = LoopThread("strandline-cluster")
         self._is_open = True
 
@@ -107,14 +108,22 @@ class RunningCluster:
         self.run(self.control.wait_for_topic(name))
 
     def close(self) -> None:
-        """Stop the brokers and give everything back."""
+        """Stop the brokers and give everything back; nothing in a process that was forked."""
         self._is_open = False
+        if self._thread.is_inherited:
+            return
         try:
             CLUSTERS.is_ending(self)
             self._thread.run(self._control.end())
         finally:
             self._thread.close()
             self._release()
+
+
+def _release(control: Control, process: int) -> None:
+    """Give back what a cluster has; a process that was forked from its own has nothing of it."""
+    if os.getpid() == process:
+        control.release()
 
 
 def given(broker_ids: Sequence[int | None]) -> list[int]:

@@ -256,7 +256,7 @@ class AsyncConsumer:
 
     async def close(self) -> None:
         """Leave the group, committing with `enable.auto.commit`, and close all connections."""
-        if self._use.is_closing:
+        if self._use.is_closing or self._use.is_inherited:
             return
         self._use.is_closing = True
         try:

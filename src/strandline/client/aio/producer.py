@@ -55,7 +55,7 @@ class AsyncProducer:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *rest: object) -> None:
-        if self._use.is_closed:
+        if self._use.is_closed or self._use.is_inherited:
             return
         try:
             if self._sender.transactions is not None:

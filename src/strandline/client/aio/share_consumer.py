@@ -10,7 +10,7 @@ from typing import Self
 from strandline.client.aio.cluster import AsyncClusterClient
 from strandline.client.aio.connection import now_ms
 from strandline.client.aio.core_task import CoreTask
-from strandline.client.api.refusals import closed
+from strandline.client.api.refusals import Use
 from strandline.client.api.settings import sharing_of
 from strandline.client.api.share_consumer import (
     CLOSE_MS,
@@ -55,7 +55,7 @@ class AsyncShareConsumer:
         self._happened = asyncio.Event()
         """Set after each turn of the task."""
         self._driven: tuple[ShareConsumerCore, CoreTask] | None = None
-        self._is_closed = False
+        self._use = Use("share consumer")
 
     async def __aenter__(self) -> Self:
         return self
@@ -65,8 +65,7 @@ class AsyncShareConsumer:
 
     def _drive(self) -> tuple[ShareConsumerCore, CoreTask]:
         """The core and what drives it, from the first call on."""
-        if self._is_closed:
-            raise closed("share consumer")
+        self._use.check_open()
         if self._driven is None:
             own = AsyncClusterClient(self._connecting.bootstrap, self._connecting.client)
             core = ShareConsumerCore(self._settings, own.router, own.random)
@@ -145,9 +144,9 @@ class AsyncShareConsumer:
     async def close(self, *, timeout_ms: int = CLOSE_MS) -> None:
         """Send what was said of records, give back all others, leave the group, and close all
         connections; after `timeout_ms` without waiting any longer for answers."""
-        self._is_closed = True
+        self._use.is_closed = True
         driven, self._driven = self._driven, None
-        if driven is not None:
+        if driven is not None and not self._use.is_inherited:
             core, task = driven
             core.close(now_ms())
             await task.close(timeout_ms)

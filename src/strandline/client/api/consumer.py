@@ -321,8 +321,8 @@ class Consumer:
             return
         self._use.is_closing = True
         try:
-            if self._member is not None:  # `on_revoked` may still commit, as its member
-                self._member.close()
+            if self._member is not None and not self._use.is_inherited:
+                self._member.close()  # `on_revoked` may still commit, as its member
         finally:
             self._use.is_closed = True
             self._member = None

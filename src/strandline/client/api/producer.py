@@ -62,6 +62,8 @@ class Producer:
         if self._use.is_closed:
             return
         try:
+            if self._use.is_inherited:
+                return
             if self._is_transactional:
                 self._producer.end_open()
             elif kind is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 
 from strandline.errors import ErrorCode, InvalidSetting, ProtocolError
@@ -41,24 +42,44 @@ def check_assigned(partition: TopicPartition, assignment: Iterable[TopicPartitio
 
 
 class Use:
-    """Whether a client may still be used, called `what` in its refusals."""
+    """Whether a client may still be used, called `what` in its refusals.
+
+    Its `close` in a forked process says nothing to brokers: it would end what the other one does.
+    """
 
     def __init__(self, what: str) -> None:
         self.is_closing = False
         """Whether `close` was called, be it that it is still under way."""
         self.is_closed = False
         self._what = what
+        self._process = os.getpid()
+
+    @property
+    def is_inherited(self) -> bool:
+        """Whether the process was forked from that of the client, which goes on with it there.
+
+        What both sent would be taken for one another's: the connections, the producer's sequence
+        numbers and the member of the group are the same.
+        """
+        return os.getpid() != self._process
 
     def check_open(self) -> None:
         """Raise `ProtocolError` for a client that is closed, or is being closed."""
-        if self.is_closing or self.is_closed:
+        if self.is_closing:
             raise closed(self._what)
+        self.check_not_closed()
 
     def check_not_closed(self) -> None:
         """As `check_open`; but what a rebalance listener may call while `close` gives partitions up
         is not refused."""
         if self.is_closed:
             raise closed(self._what)
+        if self.is_inherited:
+            raise ProtocolError(
+                ErrorCode.INVALID_REQUEST,
+                f"The {self._what} belongs to the process from which this one was forked: make "
+                "another one after the fork.",
+            )
 
 
 class ConsumerUse(Use):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import index
 from typing import Final, Literal, Self, TypeAlias
 
-from strandline.client.api.refusals import closed
+from strandline.client.api.refusals import Use
 from strandline.client.api.settings import sharing_of
 from strandline.client.arguments import several
 from strandline.client.cluster import ClusterClient
@@ -85,7 +85,7 @@ class ShareConsumer:
         self._settings = sharing.member
         self._on_acknowledged = on_acknowledged
         self._thread: ShareThread | None = None
-        self._is_closed = False
+        self._use = Use("share consumer")
 
     def __enter__(self) -> Self:
         return self
@@ -95,8 +95,7 @@ class ShareConsumer:
 
     @property
     def _member(self) -> ShareThread:
-        if self._is_closed:
-            raise closed("share consumer")
+        self._use.check_open()
         if self._thread is None:
             self._thread = ShareThread(self._cluster, self._settings)
         return self._thread
@@ -171,10 +170,10 @@ class ShareConsumer:
     def close(self, *, timeout_ms: int = CLOSE_MS) -> None:
         """Send what was said of records, give back all others, leave the group, and close all
         connections; after `timeout_ms` without waiting any longer for answers."""
-        self._is_closed = True
+        self._use.is_closed = True
         thread, self._thread = self._thread, None
         try:
-            if thread is not None:
+            if thread is not None and not self._use.is_inherited:
                 thread.close(timeout_ms)
                 self._tell(thread)
         finally:
