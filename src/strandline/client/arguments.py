@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from operator import index
+from typing import Final
 
 from strandline.types import Offset, TopicPartition
+
+_INT32_MAX: Final = 2**31 - 1
+_INT64_MAX: Final = 2**63 - 1
+_NUMBER: Final = "The number of a partition"
 
 
 def several(names: Iterable[str], what: str) -> list[str]:
@@ -18,9 +23,11 @@ def several(names: Iterable[str], what: str) -> list[str]:
 
 def a_name(name: str) -> str:
     """The name. Raises `TypeError` for what is no text: brokers would be asked about its text form,
-    or the request could not be written."""
+    or the request could not be written; and `UnicodeEncodeError` for half a character."""
     if not isinstance(name, str):
         raise TypeError(f"A name is text, not {type(name).__name__}: {name!r}.")
+    if not name.isascii():
+        name.encode()
     return name
 
 
@@ -34,7 +41,7 @@ def a_number(number: int, what: str) -> int:
 
 def several_partitions(partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
     """The partitions. Raises `TypeError` for one alone, which is a tuple itself, and for what is
-    none."""
+    none, and `ValueError` for a number that no partition has."""
     if isinstance(partitions, TopicPartition):
         raise TypeError(f"Partitions are several: [{partitions!r}], not {partitions!r}.")
     found = list(partitions)
@@ -42,7 +49,8 @@ def several_partitions(partitions: Iterable[TopicPartition]) -> list[TopicPartit
         if not isinstance(each, TopicPartition):
             raise TypeError(f"A partition is a TopicPartition('orders', 0), not {each!r}.")
         a_name(each.topic)
-        a_number(each.partition, "The number of a partition")
+        number = a_number(each.partition, _NUMBER)
+        _within(number, 0, _INT32_MAX, _NUMBER)
     return found
 
 
@@ -50,17 +58,27 @@ def by_partition(
     offsets: Mapping[TopicPartition, int], *, least: int = 0
 ) -> dict[TopicPartition, Offset]:
     """The offsets. Raises `TypeError` for keys that are no partitions, and for values that are no
-    whole numbers, and `ValueError` for those below the `least`."""
+    whole numbers, and `ValueError` for those below the `least` and for those that are too large."""
     return {each: an_offset(offsets[each], least=least) for each in several_partitions(offsets)}
 
 
 def an_offset(offset: int, *, least: int = 0) -> Offset:
     """The offset. Raises `TypeError` for what is no whole number, and `ValueError` for one below
-    the `least`: to brokers some of these mean other things than an offset."""
-    found = index(offset)
-    if found < least:
-        raise ValueError(f"An offset is a whole number from {least} on, not {found}.")
-    return Offset(found)
+    the `least`: to brokers some of these mean other things than an offset; and for one that cannot
+    be sent."""
+    return Offset(_within(index(offset), least, _INT64_MAX, "An offset"))
+
+
+def a_time(timestamp_ms: int) -> int:
+    """The time. Raises `TypeError` for what is no whole number, and `ValueError` for one below 0,
+    which is another question to brokers, as -1 for the end; and for one that cannot be sent."""
+    return _within(a_number(timestamp_ms, "A time in milliseconds"), 0, _INT64_MAX, "A time")
+
+
+def _within(number: int, least: int, most: int, what: str) -> int:
+    if not least <= number <= most:
+        raise ValueError(f"{what} is a whole number from {least} to {most}, not {number}.")
+    return number
 
 
 def as_texts(settings: Mapping[str, object]) -> dict[str, str]:

@@ -22,7 +22,13 @@ from strandline.client.api.refusals import (
     needed_group,
 )
 from strandline.client.api.settings import reading_of
-from strandline.client.arguments import an_offset, by_partition, several, several_partitions
+from strandline.client.arguments import (
+    a_time,
+    an_offset,
+    by_partition,
+    several,
+    several_partitions,
+)
 from strandline.client.group_members import check_pattern
 from strandline.client.group_requests import Membership
 from strandline.client.offsets import (
@@ -155,8 +161,11 @@ class AsyncConsumer:
         await self._seek(partitions, Start.latest())
 
     async def seek_to_time(self, timestamp_ms: int, *partitions: TopicPartition) -> None:
-        """Go on at the first record that is not older, or at the end if there is none."""
-        await self._seek(partitions, Start.at_time(timestamp_ms))
+        """Go on at the first record that is not older, or at the end if there is none.
+
+        The time is in milliseconds since 1970. Raises `ValueError` for one below 0.
+        """
+        await self._seek(partitions, Start.at_time(a_time(timestamp_ms)))
 
     async def _seek(self, partitions: Iterable[TopicPartition], start: Start) -> None:
         self._use.check_not_closed()

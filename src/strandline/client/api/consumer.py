@@ -14,7 +14,13 @@ from strandline.client.api.refusals import (
     needed_group,
 )
 from strandline.client.api.settings import reading_of
-from strandline.client.arguments import an_offset, by_partition, several, several_partitions
+from strandline.client.arguments import (
+    a_time,
+    an_offset,
+    by_partition,
+    several,
+    several_partitions,
+)
 from strandline.client.cluster import ClusterClient
 from strandline.client.consumer import Consumer as PartitionConsumer
 from strandline.client.fetching import FetchedRecords
@@ -202,7 +208,7 @@ class Consumer:
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Go on at an offset of an assigned partition. Raises `ProtocolError` for another one, and
-        `ValueError` for an offset below 0."""
+        `ValueError` for an offset below 0 or above 2**63 - 1."""
         self._seek([partition], Start.at_offset(an_offset(offset)))
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
@@ -214,8 +220,11 @@ class Consumer:
         self._seek(partitions, Start.latest())
 
     def seek_to_time(self, timestamp_ms: int, *partitions: TopicPartition) -> None:
-        """Go on at the first record that is not older, or at the end if there is none."""
-        self._seek(partitions, Start.at_time(timestamp_ms))
+        """Go on at the first record that is not older, or at the end if there is none.
+
+        The time is in milliseconds since 1970. Raises `ValueError` for one below 0.
+        """
+        self._seek(partitions, Start.at_time(a_time(timestamp_ms)))
 
     def _seek(self, partitions: Iterable[TopicPartition], start: Start) -> None:
         self._use.check_not_closed()
@@ -295,7 +304,7 @@ class Consumer:
         Raises `ProtocolError`: UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION or STALE_MEMBER_EPOCH if the
         group has given the partitions to others, or for `assign` while it has members;
         REBALANCE_IN_PROGRESS while it is not known who gets them: `poll`, then commit what is still
-        assigned. Raises `ValueError` for an offset below 0.
+        assigned. Raises `ValueError` for an offset below 0 or above 2**63 - 1.
         """
         self._use.check_not_closed()
         wanted = self._reader.positions if offsets is None else offsets
