@@ -14,6 +14,7 @@ from strandline.client.admin_groups import GroupDescription, GroupListing
 from strandline.client.admin_share_groups import ShareGroupOffset
 from strandline.client.admin_tokens import DelegationToken
 from strandline.client.admin_topics import HIGH_WATERMARK
+from strandline.client.api.one_thread import one_thread
 from strandline.client.api.refusals import Use
 from strandline.client.api.settings import connecting_of
 from strandline.client.arguments import by_partition
@@ -26,6 +27,7 @@ BROKER_DEFAULT = -1
 """What the broker's own settings say."""
 
 
+@one_thread
 class Admin:
     """Manages any Kafka cluster, from one thread.
 

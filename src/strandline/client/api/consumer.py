@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import index
 from typing import Final, NamedTuple, Self
 
+from strandline.client.api.one_thread import alone, one_thread
 from strandline.client.api.refusals import (
     ConsumerUse,
     check_assigned,
@@ -91,6 +92,7 @@ def position_in(
     return found
 
 
+@one_thread
 class Consumer:
     """Reads records of any Kafka cluster, as a member of a group or of named partitions.
 
@@ -265,10 +267,15 @@ class Consumer:
         and what is committed are behind that record, not behind all that has been fetched.
         """
         while True:
-            self._use.check_reading()
-            found = self._reader.next_record(_ITERATION_MS)
+            found = self._next_record()
             if found is not None:
-                yield record_of(*found)
+                yield found
+
+    @alone
+    def _next_record(self) -> ConsumerRecord | None:
+        self._use.check_reading()
+        found = self._reader.next_record(_ITERATION_MS)
+        return None if found is None else record_of(*found)
 
     # -- Offsets -----------------------------------------------------------------------------
 

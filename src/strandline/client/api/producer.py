@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Self
 
+from strandline.client.api.one_thread import one_thread
 from strandline.client.api.refusals import Use
 from strandline.client.api.settings import producing_of
 from strandline.client.cluster import ClusterClient
@@ -18,6 +19,7 @@ from strandline.errors import ProducerFailed, ProtocolError
 from strandline.types import TopicPartition
 
 
+@one_thread
 class Producer:
     """Writes records to topics of any Kafka cluster, in batches, from one thread.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterable
 
 from strandline.errors import ErrorCode, InvalidSetting, ProtocolError
@@ -53,6 +54,8 @@ class Use:
         self.is_closed = False
         self._what = what
         self._process = os.getpid()
+        self.lock = threading.RLock()
+        """Held by the thread that is in a call; see `one_thread`."""
 
     @property
     def is_inherited(self) -> bool:
@@ -62,6 +65,14 @@ class Use:
         numbers and the member of the group are the same.
         """
         return os.getpid() != self._process
+
+    def busy(self) -> ProtocolError:
+        """What a call is refused with beside one of another thread."""
+        return ProtocolError(
+            ErrorCode.INVALID_REQUEST,
+            f"Another thread is in a call of the {self._what}, which belongs to one thread: give "
+            "each a client of its own.",
+        )
 
     def check_open(self) -> None:
         """Raise `ProtocolError` for a client that is closed, or is being closed."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import index
 from typing import Final, Literal, Self, TypeAlias
 
+from strandline.client.api.one_thread import one_thread
 from strandline.client.api.refusals import Use
 from strandline.client.api.settings import sharing_of
 from strandline.client.arguments import several
@@ -48,6 +49,7 @@ def tell_outcomes(outcomes: Iterable[Acknowledged], told: OnAcknowledged | None)
         told(at, offsets, refusal(code, None, f"partition {at}") if code else None)
 
 
+@one_thread
 class ShareConsumer:
     """Takes records of topics like from a queue, as a member of a share group (KIP-932).
 
