@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -63,6 +66,37 @@ def test_leaving_raises_what_was_not_written(broker: BrokerThread, name: str) ->
     with pytest.raises(ProtocolError) as refused, strandline.Producer(settings(broker)) as producer:
         producer.send(name, bytes(1000))
     assert refused.value.code is ErrorCode.MESSAGE_TOO_LARGE
+
+
+def test_an_exception_tells_of_records_that_it_leaves_behind(
+    broker: BrokerThread, name: str
+) -> None:
+    mine = settings(broker, linger_ms=60_000)
+
+    def leave(*, flushes: bool) -> None:
+        with strandline.Producer(mine) as producer:
+            producer.send(name, b"x")
+            if flushes:
+                producer.flush()
+            raise KeyError
+
+    async def leave_async() -> None:
+        async with strandline.AsyncProducer(mine) as producer:
+            await producer.send(name, b"x")
+            raise KeyError
+
+    with pytest.raises(KeyError) as left:
+        leave(flushes=True)
+    assert not hasattr(left.value, "__notes__")
+    calls: list[Callable[[], object]] = [
+        lambda: leave(flushes=False),
+        lambda: asyncio.run(leave_async()),
+    ]
+    for call in calls:
+        with pytest.raises(KeyError) as left:
+            call()
+        (note,) = left.value.__notes__
+        assert re.fullmatch(r"The producer was closed with \d+ bytes of records of which .*", note)
 
 
 def test_places_in_a_log(broker: BrokerThread, name: str) -> None:

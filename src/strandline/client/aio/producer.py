@@ -6,12 +6,13 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from types import TracebackType
 from typing import Self
 
 from strandline.client.aio.cluster import AsyncClusterClient
 from strandline.client.aio.connection import now_ms
 from strandline.client.aio.sending import AsyncSender
-from strandline.client.api.refusals import Use
+from strandline.client.api.refusals import Use, note_unwritten
 from strandline.client.api.settings import producing_of
 from strandline.client.arguments import a_name, a_number
 from strandline.client.delivery import Delivery, FlushResult
@@ -54,7 +55,12 @@ class AsyncProducer:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None = None,
+        trace: TracebackType | None = None,
+    ) -> None:
         if self._use.is_closed or self._use.is_inherited:
             return
         try:
@@ -62,6 +68,8 @@ class AsyncProducer:
                 await self._end_open()
             elif kind is None:
                 (await self.flush()).raise_failure()
+            else:
+                note_unwritten(error, self.buffered_bytes)
         finally:
             self._use.is_closed = True
             await self._sender.stop()

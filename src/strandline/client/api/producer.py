@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from types import TracebackType
 from typing import Self
 
 from strandline.client.api.one_thread import one_thread
-from strandline.client.api.refusals import Use
+from strandline.client.api.refusals import Use, note_unwritten
 from strandline.client.api.settings import producing_of
 from strandline.client.cluster import ClusterClient
 from strandline.client.delivery import Delivery, FlushResult
@@ -33,7 +34,8 @@ class Producer:
     With the defaults (`acks=all`, `enable.idempotence=true`) each record is written once and in
     the order of its partition, whatever has to be sent again. There is no thread: what is ready
     goes out, and answers come in, within `send`, `poll` and `flush`. A context manager: leaving
-    it sends what is left, and raises `ProtocolError` if any record was not written.
+    it sends what is left, and raises `ProtocolError` if any record was not written. An exception
+    leaves it at once, with a note if it is not known that all records were written.
 
     With `transactional.id` records are sent in transactions: readers of committed records see all
     of one or nothing. Of all producers with the same id only the one that began last may write.
@@ -60,7 +62,12 @@ class Producer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None = None,
+        trace: TracebackType | None = None,
+    ) -> None:
         if self._use.is_closed:
             return
         try:
@@ -70,6 +77,8 @@ class Producer:
                 self._producer.end_open()
             elif kind is None:
                 self.flush().raise_failure()
+            else:
+                note_unwritten(error, self.buffered_bytes)
         finally:
             self._use.is_closed = True
             self._cluster.close()

@@ -36,6 +36,15 @@ def closed(what: str) -> ProtocolError:
     return ProtocolError(ErrorCode.INVALID_REQUEST, f"The {what} is closed.")
 
 
+def note_unwritten(error: BaseException | None, held_bytes: int) -> None:
+    """Say in an exception that ends a producer's block what it leaves behind there."""
+    if error is not None and held_bytes:
+        error.add_note(
+            f"The producer was closed with {held_bytes} bytes of records of which it is not known "
+            "that they were written."
+        )
+
+
 def check_assigned(partition: TopicPartition, assignment: Iterable[TopicPartition]) -> None:
     """Raise `ProtocolError` unless the partition is assigned."""
     if partition not in assignment:
