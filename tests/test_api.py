@@ -28,6 +28,10 @@ def test_every_name_is_on_a_shelf_of_the_page_and_can_be_imported() -> None:
     assert all(getattr(strandline, name).__name__ == name for name in shown)
 
 
+def test_shells_can_offer_the_names() -> None:
+    assert set(strandline.__all__) <= set(dir(strandline))
+
+
 def test_other_names_are_refused() -> None:
     with pytest.raises(AttributeError, match="has no attribute 'ControllerLoop'"):
         _ = strandline.ControllerLoop

@@ -174,3 +174,8 @@ def __getattr__(name: str) -> object:
     if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{module}"), name)
+
+
+def __dir__() -> list[str]:
+    """Also what is not imported yet: shells offer these names."""
+    return sorted({*globals(), *__all__})
