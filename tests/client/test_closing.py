@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
+import threading
+import warnings
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
@@ -24,6 +27,33 @@ PATIENCE_MS = PATIENCE_S * 1000
 def stored(broker: BrokerThread, group: str) -> dict[TopicPartition, int]:
     with strandline.Admin(settings(broker)) as admin:
         return dict(admin.group_offsets(group))
+
+
+# -- What is dropped -----------------------------------------------------------------------------
+
+
+def test_a_member_that_is_dropped_leaves_its_group(broker: BrokerThread, name: str) -> None:
+    write(broker, name, 10)
+    consumer = strandline.Consumer(settings(broker, group_id=name, auto_offset_reset="earliest"))
+    consumer.subscribe([name])
+    read(consumer, 10)
+    worker = strandline.ShareConsumer(settings(broker, group_id=f"{name}-share"))
+    worker.subscribe([name])
+    while worker.acquisition_lock_timeout_ms is None:
+        worker.poll(100)
+    names = ("strandline-group", "strandline-share-group")
+    threads = [each for each in threading.enumerate() if each.name in names]
+    assert len(threads) == 2
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)  # of the sockets
+        del consumer, worker
+        gc.collect()
+    for each in threads:
+        each.join(PATIENCE_S)
+        assert not each.is_alive()
+    with strandline.Admin(settings(broker)) as admin:
+        assert not admin.describe_group(name).members
+        assert not admin.describe_group(f"{name}-share").members
 
 
 # -- What a listener does in `close` -------------------------------------------------------------

@@ -13,11 +13,14 @@ import select
 import socket
 import threading
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 from strandline.client.asking import Asking
 from strandline.client.cluster import ClusterClient
 from strandline.client.coordinator_client import Ask, Outcome
+
+_ABANDONED_MS: Final = 3_000
+"""How long brokers are waited for to hear a goodbye that no program waits for."""
 
 
 class Core(Protocol):
@@ -47,15 +50,19 @@ class CoreThread:
         cluster: ClusterClient,
         name: str,
         *,
+        leave: Callable[[int], None],
         turned: Callable[[], None] | None = None,
     ) -> None:
         """The connections of `cluster`, which is the thread's from now on, are used, and others
-        for what brokers keep waiting. `turned` is called after each step, under the lock."""
+        for what brokers keep waiting. `leave` has the core leave, at a time, and `turned` is
+        called after each step, both under the lock."""
         self.changed = threading.Condition()
         """Guards the core; notified after each turn of the thread."""
         self.failure: BaseException | None = None
         """Why the thread has ended."""
         self._core = core
+        self._leave = leave
+        self._is_abandoned = False
         self._turned = turned or _nothing
         self._cluster = cluster
         self._waiting = ClusterClient(
@@ -100,11 +107,25 @@ class CoreThread:
         self.raise_failure()
 
     def close(self, timeout_ms: int) -> None:
-        """End the thread as soon as the core has left, or the time is up."""
+        """Have the core leave, and end the thread as soon as it has, or the time is up."""
         with self.changed:
-            self._closes_at_ms = self.now_ms + timeout_ms
+            self._begin_to_end(timeout_ms)
         self.wake()
         self._thread.join()
+        self._release()
+
+    def abandon(self) -> None:
+        """Leave and end without the program, which has dropped it. Takes no lock and waits for
+        nothing: the garbage collector calls this amid whatever is done."""
+        if self._thread.is_alive():
+            self._is_abandoned = True
+            self.wake()
+
+    def _begin_to_end(self, timeout_ms: int) -> None:
+        self._leave(self.now_ms)
+        self._closes_at_ms = self.now_ms + timeout_ms
+
+    def _release(self) -> None:
         self._cluster.close()
         self._waiting.close()
         self._sleeper.close()
@@ -121,11 +142,15 @@ class CoreThread:
                 self.failure = error
                 self.changed.notify_all()
             raise
+        if self._is_abandoned:
+            self._release()
 
     def _turn(self) -> bool:
         """Do what is due, then wait for what comes next; False when all is over."""
         while True:
             with self.changed:
+                if self._is_abandoned and self._closes_at_ms is None:
+                    self._begin_to_end(_ABANDONED_MS)
                 asks = self._core.step(self.now_ms)
                 self._turned()
                 self.changed.notify_all()

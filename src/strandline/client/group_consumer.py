@@ -13,6 +13,7 @@ there are the listener's functions called.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
@@ -105,6 +106,8 @@ class GroupConsumer:
         self._listener = listener or RebalanceListener()
         if self._thread is None:
             self._thread = GroupThread(self._cluster, self._settings)
+            # A consumer that is dropped and not closed gives its partitions to others.
+            weakref.finalize(self, self._thread.abandon).atexit = False
         self._thread.subscribe(topics, pattern)
 
     @property

@@ -35,7 +35,13 @@ class GroupThread:
         own = ClusterClient(cluster.bootstrap, cluster.settings, clock=cluster.clock)
         self._member = make_member(settings, own.router, own.random)
         self._events: deque[GroupEvent] = deque()
-        self._thread = CoreThread(self._member, own, "strandline-group", turned=self._take_events)
+        self._thread = CoreThread(
+            self._member,
+            own,
+            "strandline-group",
+            leave=lambda now_ms: self._member.leave(now_ms, "the consumer is closed"),
+            turned=self._take_events,
+        )
         self._thread.start()
 
     # -- The program -------------------------------------------------------------------------
@@ -117,9 +123,11 @@ class GroupThread:
 
     def close(self) -> None:
         """Leave the group and end the thread."""
-        with self._thread.changed:
-            self._member.leave(self._thread.now_ms, "the consumer is closed")
         self._thread.close(_LEAVE_MS)
+
+    def abandon(self) -> None:
+        """Leave the group and end the thread, without waiting: see `CoreThread.abandon`."""
+        self._thread.abandon()
 
     def _take_events(self) -> None:
         self._events.extend(self._member.events())

@@ -33,7 +33,7 @@ class ShareThread:
         """The thread takes addresses and settings of `cluster`, but connections of its own."""
         own = ClusterClient(cluster.bootstrap, cluster.settings, clock=cluster.clock)
         self._core = ShareConsumerCore(settings, own.router, own.random)
-        self._thread = CoreThread(self._core, own, "strandline-share-group")
+        self._thread = CoreThread(self._core, own, "strandline-share-group", leave=self._core.close)
         self._thread.start()
 
     @property
@@ -100,9 +100,11 @@ class ShareThread:
 
     def close(self, timeout_ms: int) -> None:
         """Send what was said, give back the rest, leave the group, and end the thread."""
-        with self._thread.changed:
-            self._core.close(self._thread.now_ms)
         self._thread.close(timeout_ms)
+
+    def abandon(self) -> None:
+        """The same for a program that has dropped it: see `CoreThread.abandon`."""
+        self._thread.abandon()
 
 
 def outcomes_of(commit: Commit) -> dict[TopicPartition, ProtocolError | None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import index
 from typing import Final, Literal, Self, TypeAlias
@@ -100,6 +101,8 @@ class ShareConsumer:
         self._use.check_open()
         if self._thread is None:
             self._thread = ShareThread(self._cluster, self._settings)
+            # A consumer that is dropped and not closed gives its records to others.
+            weakref.finalize(self, self._thread.abandon).atexit = False
         return self._thread
 
     def subscribe(self, topics: Iterable[str]) -> None:
