@@ -1,15 +1,17 @@
-"""Clients belong to one thread: calls of two at once are refused, and not mixed up."""
+"""Calls of two threads at once are refused, or follow one another, and are not mixed up."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 
 import strandline
 from strandline.errors import ErrorCode, ProtocolError
+from strandline.types import TopicPartition
 from tests.client.conftest import PATIENCE_S, BrokerThread
 from tests.client.stalling import behind
 from tests.client.test_api import settings
@@ -48,8 +50,6 @@ def refused(call: Callable[[], object]) -> None:
 @pytest.mark.parametrize(
     ("make", "first", "second"),
     [
-        (strandline.Producer, "flush", lambda each: each.send("t", b"second")),
-        (strandline.Producer, "flush", lambda each: each.close()),
         (strandline.Consumer, "poll", lambda each: each.poll(100)),
         (strandline.Consumer, "poll", lambda each: next(iter(each))),
         (strandline.ShareConsumer, "poll", lambda each: each.commit()),
@@ -63,7 +63,7 @@ def test_a_call_beside_one_of_another_thread_is_refused(
     second: Callable[[Any], object],
 ) -> None:
     with behind(start_broker_at) as (way, mine):
-        needed = {} if make in (strandline.Producer, strandline.Admin) else {"group.id": "g"}
+        needed = {} if make is strandline.Admin else {"group.id": "g"}
         with strandline.Admin(mine) as admin:
             admin.create_topic("t")
         with make({**mine, **needed}) as client:
@@ -81,10 +81,6 @@ def test_a_call_beside_one_of_another_thread_is_refused(
 
 def prepare(client: Any) -> None:
     match client:
-        case strandline.Producer():
-            client.send("t", b"first")
-            client.flush()
-            client.send("t", b"waits")
         case strandline.Consumer():
             client.subscribe(["t"])
             while not client.assignment:
@@ -100,3 +96,30 @@ def test_calls_of_threads_may_follow_one_another(broker: BrokerThread, name: str
         in_a_thread(lambda: producer.send(name, b"x")).join()
     assert producer.flush().delivered == 3
     in_a_thread(producer.close).join()
+
+
+def test_threads_share_a_producer(broker: BrokerThread, name: str) -> None:
+    with strandline.Admin(settings(broker)) as admin:
+        admin.create_topic(name)
+    with strandline.Producer({**settings(broker), "linger.ms": 0, "batch.size": 200}) as producer:
+
+        def send(thread: int) -> None:
+            for number in range(200):
+                producer.send(name, b"%d:%d" % (thread, number))
+                if number % 20 == 0:
+                    producer.flush().raise_failure()
+
+        threads = [in_a_thread(partial(send, thread)) for thread in range(4)]
+        for each in threads:
+            each.join()
+        producer.flush().raise_failure()
+    found: dict[int, list[int]] = {}
+    with strandline.Consumer(settings(broker)) as consumer:
+        at = TopicPartition(name, 0)
+        consumer.assign([at])
+        consumer.seek_to_beginning(at)
+        while sum(map(len, found.values())) < 800:
+            for record in consumer.poll():
+                thread, number = map(int, (record.value or b"").split(b":"))
+                found.setdefault(thread, []).append(number)
+    assert found == {thread: list(range(200)) for thread in range(4)}

@@ -1,6 +1,7 @@
-"""Clients that belong to one thread: a call beside one of another thread is refused.
+"""One call of a client at a time: one beside that of another thread is refused, or waits for it.
 
-Two at once would take one another's answers, and read the same records.
+Two at once would take one another's answers, and read the same records. Two readers are a mistake
+of the program, and are refused as by Kafka's consumer; a producer serves threads in turn.
 """
 
 from __future__ import annotations
@@ -34,6 +35,23 @@ def one_thread(client: C) -> C:
         if isinstance(member, FunctionType) and not name.startswith("_"):
             setattr(client, name, alone(member))
     return client
+
+
+def in_turn(client: C) -> C:
+    """A class decorator: a call of a public method waits for the one of another thread to end."""
+    for name, member in list(vars(client).items()):
+        if isinstance(member, FunctionType) and not name.startswith("_"):
+            setattr(client, name, _waiting(member))
+    return client
+
+
+def _waiting(method: Callable[Concatenate[U, P], R]) -> Callable[Concatenate[U, P], R]:
+    @wraps(method)
+    def called(client: U, /, *args: P.args, **named: P.kwargs) -> R:
+        with client._use.lock:
+            return method(client, *args, **named)
+
+    return called
 
 
 def alone(method: Callable[Concatenate[U, P], R]) -> Callable[Concatenate[U, P], R]:

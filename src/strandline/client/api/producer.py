@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Self
 
-from strandline.client.api.one_thread import one_thread
+from strandline.client.api.one_thread import in_turn
 from strandline.client.api.refusals import Use, note_unwritten
 from strandline.client.api.settings import producing_of
 from strandline.client.cluster import ClusterClient
@@ -20,9 +20,9 @@ from strandline.errors import ProducerFailed, ProtocolError
 from strandline.types import TopicPartition
 
 
-@one_thread
+@in_turn
 class Producer:
-    """Writes records to topics of any Kafka cluster, in batches, from one thread.
+    """Writes records to topics of any Kafka cluster, in batches.
 
         with strandline.Producer({"bootstrap.servers": "localhost:9092"}) as producer:
             delivery = producer.send("orders", b"one more", key=b"customer 7")
@@ -35,7 +35,8 @@ class Producer:
     the order of its partition, whatever has to be sent again. There is no thread: what is ready
     goes out, and answers come in, within `send`, `poll` and `flush`. A context manager: leaving
     it sends what is left, and raises `ProtocolError` if any record was not written. An exception
-    leaves it at once, with a note if it is not known that all records were written.
+    leaves it at once, with a note if it is not known that all records were written. Threads may
+    share a producer: a call waits until that of another thread has ended.
 
     With `transactional.id` records are sent in transactions: readers of committed records see all
     of one or nothing. Of all producers with the same id only the one that began last may write.

@@ -75,7 +75,7 @@ class ShareMember(SimClient):
         self._expected_in: set[Place] = set()
         """Records that are still to come before it can end."""
         self._looked_at: tuple[int, set[Place]] = (-1, set())
-        """With which of the watch's changes, and in which places, `_expected` was looked through."""
+        """With which of the watch's changes, and in which places, that was looked through."""
         self.cluster.changed = self.pump
 
     def _new_holds(self) -> ShareHolds:
