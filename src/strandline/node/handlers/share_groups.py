@@ -130,13 +130,13 @@ class ShareGroupsHandler:
     ) -> None:
         """Tell where groups are in their topics."""
         groups = request.body.groups
-        answers: list[DescribeShareGroupOffsetsResponseGroup | None] = [None] * len(groups)
+        answers: dict[int, DescribeShareGroupOffsetsResponseGroup] = {}
         permits = self._permits(request, Operation.DESCRIBE, now)
 
         def told(number: int, answer: DescribeShareGroupOffsetsResponseGroup) -> None:
             answers[number] = answer
-            if all(each is not None for each in answers):
-                complete = [each for each in answers if each is not None]
+            if len(answers) == len(groups):
+                complete = [answers[each] for each in range(len(groups))]
                 request.reply(DescribeShareGroupOffsetsResponse(groups=complete))
 
         if not groups:
