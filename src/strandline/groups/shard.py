@@ -244,7 +244,7 @@ class Shard:
                 f"Append {append_id} to partition {self.partition} is durable before earlier ones."
             )
         pending = self._pending.pop(append_id)
-        self._writing -= Counter({record.group_id for record in pending.records})
+        self._forget_written(pending.records)
         durable = error is None
         if pending.marker is not None and durable:
             self._state.end_transaction(pending.marker)
@@ -303,6 +303,13 @@ class Shard:
     def _undecided(self) -> Iterator[StateRecord]:
         for pending in self._pending.values():
             yield from pending.records
+
+    def _forget_written(self, records: Iterable[StateRecord]) -> None:
+        # Not by subtracting counters, which looks at all groups each time.
+        for group_id in {record.group_id for record in records}:
+            self._writing[group_id] -= 1
+            if not self._writing[group_id]:
+                del self._writing[group_id]
 
     def _expect_end(self, append_id: int, now: Instant) -> None:
         self.schedule(
