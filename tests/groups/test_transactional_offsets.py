@@ -37,6 +37,7 @@ def pending_commit(
     producer: int = PRODUCER,
     partition: int = 0,
     metadata: str = "",
+    group: str = "g",
     **fields: Any,
 ) -> int | None:
     """The error of an offset that a producer commits in its transaction; None: no answer yet."""
@@ -45,7 +46,7 @@ def pending_commit(
     )
     request = TxnOffsetCommitRequest(
         transactional_id="x",
-        group_id="g",
+        group_id=group,
         producer_id=producer,
         producer_epoch=0,
         topics=[TxnOffsetCommitRequestTopic(name="orders", partitions=[item])],
@@ -175,6 +176,26 @@ def test_what_is_written_later_counts(world: World) -> None:
     assert world.commit_error((0, 9)) == ErrorCode.NONE
     end(world, commits=True)
     assert world.offsets() == {ORDERS_0: 9}
+
+
+@pytest.mark.parametrize("ends_first", [1, 2])
+def test_of_two_transactions_the_offset_counts_that_is_later_in_the_log(
+    world: World, ends_first: int
+) -> None:
+    pending_commit(world, 5, producer=1)
+    pending_commit(world, 6, producer=2)
+    end(world, commits=True, producer=ends_first)
+    end(world, commits=True, producer=3 - ends_first)
+    assert stable(world) == (6, ErrorCode.NONE)
+
+
+def test_an_offset_that_was_not_committed_overtakes_none(world: World) -> None:
+    pending_commit(world, 5, producer=1)
+    pending_commit(world, 6, producer=2)
+    end(world, commits=False, producer=2)
+    assert stable(world) == (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+    end(world, commits=True, producer=1)
+    assert stable(world) == (5, ErrorCode.NONE)
 
 
 def test_a_deleted_group_does_not_come_back(world: World) -> None:

@@ -2,8 +2,8 @@
 
 Records come in the order of the log, in as many pieces as is convenient. The last record of a key
 counts; a tombstone removes. Those of aborted transactions must have been left out, and those of
-open ones come last, as `OpenRecord`. Kinds of records that are not served (streams groups) are
-skipped and counted.
+open ones come last, as `OpenRecord`, in their order, too. Kinds of records that are not served
+(streams groups) are skipped and counted.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class LoadingShard:
     def _apply_open(self, open_record: OpenRecord) -> None:
         record = decode_record(open_record.record)
         if isinstance(record, OffsetRecord):
-            self._shard.offsets.begin_pending(0, open_record.producer_id, [record])
+            self._shard.found_open(open_record.producer_id, record)
 
     def _apply(self, record: CoordinatorRecord) -> None:
         match decode_record(record):

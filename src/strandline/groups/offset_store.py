@@ -5,7 +5,7 @@ and the only ones in answers. *In flight* are writes whose records are appended 
 yet replicated; deletions must count with them, since their records come first in the log. A write
 moves from the second layer to the first when it is durable, and vanishes if its append was refused.
 *Pending* are offsets of open transactions, from their append on: they become committed with the
-marker that commits their transaction, unless a write of later in the log has overtaken them.
+marker that commits their transaction, unless one of later in the log counts by then.
 """
 
 from __future__ import annotations
@@ -23,6 +23,9 @@ Offsets = Mapping[TopicPartition, OffsetCommitValue]
 
 _NOTHING: Offsets = MappingProxyType({})
 
+_Place = tuple[str, TopicPartition]
+"""A group and a partition."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Write:
@@ -37,9 +40,12 @@ class OffsetStore:
         self._committed: dict[str, dict[TopicPartition, OffsetCommitValue]] = {}
         self._in_flight: dict[str, dict[TopicPartition, list[_Write]]] = {}
         """Writes of each partition in the order of the log; no empty lists, no empty groups."""
-        self._pending: dict[ProducerId, dict[tuple[str, TopicPartition], list[_Write]]] = {}
+        self._pending: dict[ProducerId, dict[_Place, list[_Write]]] = {}
         """Of each partition in each open transaction the newest durable offset, and those in
         flight behind it, in the order of the log; no empty lists, no empty transactions."""
+        self._producers: dict[str, dict[TopicPartition, set[ProducerId]]] = {}
+        """The same the other way round: by group and partition in whose transactions there is an
+        offset. No empty sets, no empty groups."""
 
     def committed(self, group_id: str) -> Offsets:
         """The durable offsets of a group."""
@@ -63,17 +69,11 @@ class OffsetStore:
 
     def group_ids(self) -> frozenset[str]:
         """The groups that have offsets of either kind."""
-        pending = {group_id for writes in self._pending.values() for group_id, _ in writes}
-        return frozenset(self._committed) | frozenset(self._in_flight) | pending
+        return frozenset(self._committed) | frozenset(self._in_flight) | frozenset(self._producers)
 
     def pending(self, group_id: str) -> frozenset[TopicPartition]:
         """The partitions for which an open transaction may commit an offset of this group."""
-        return frozenset(
-            topic_partition
-            for writes in self._pending.values()
-            for owner, topic_partition in writes
-            if owner == group_id
-        )
+        return frozenset(self._producers.get(group_id, ()))
 
     def last_append(self, group_id: str) -> int | None:
         """The newest append that writes an offset of this group, if one is under way."""
@@ -117,7 +117,7 @@ class OffsetStore:
             del self._in_flight[group_id]
         if durable:
             self.replay(record)
-            self._overtake(group_id, topic_partition, append_id)
+            self._overtake((group_id, topic_partition), append_id)
 
     # Transactions.
 
@@ -127,8 +127,10 @@ class OffsetStore:
         """These offsets of an open transaction are being appended, or were found in the log."""
         writes = self._pending.setdefault(producer_id, {})
         for record in records:
-            write = _Write(append_id, record.value)
-            writes.setdefault((record.group_id, record.topic_partition), []).append(write)
+            place = record.group_id, record.topic_partition
+            writes.setdefault(place, []).append(_Write(append_id, record.value))
+            by_partition = self._producers.setdefault(record.group_id, {})
+            by_partition.setdefault(record.topic_partition, set()).add(producer_id)
 
     def settle_pending(
         self, append_id: int, producer_id: ProducerId, record: OffsetRecord, *, durable: bool
@@ -139,35 +141,47 @@ class OffsetStore:
         def is_over(write: _Write) -> bool:
             return write.append_id < append_id if durable else write.append_id == append_id
 
-        self._forget_pending(producer_id, record.group_id, record.topic_partition, is_over)
+        place = record.group_id, record.topic_partition
+        self._forget_pending(producer_id, place, is_over)
 
     def end_transaction(self, producer_id: ProducerId, *, commits: bool) -> frozenset[str]:
-        """A marker is durable; returns the groups of which offsets were pending."""
+        """A marker is durable; returns the groups of which offsets were pending.
+
+        What is committed overtakes the offsets of other transactions that are older in the log,
+        whenever these end: compaction may have removed their records by then.
+        """
         writes = self._pending.pop(producer_id, {})
-        for (group_id, topic_partition), offsets in writes.items():
+        for place, offsets in writes.items():
+            self._forget_producer(producer_id, place)
             if commits:
-                self.replay(OffsetRecord(group_id, topic_partition, offsets[-1].value))
+                self.replay(OffsetRecord(*place, offsets[-1].value))
+                self._overtake(place, offsets[-1].append_id)
         return frozenset(group_id for group_id, _ in writes)
 
-    def _overtake(self, group_id: str, topic_partition: TopicPartition, append_id: int) -> None:
-        for producer_id in list(self._pending):
-            self._forget_pending(
-                producer_id, group_id, topic_partition, lambda write: write.append_id < append_id
-            )
+    def _overtake(self, place: _Place, append_id: int) -> None:
+        group_id, topic_partition = place
+        for producer_id in list(self._producers.get(group_id, {}).get(topic_partition, ())):
+            self._forget_pending(producer_id, place, lambda write: write.append_id < append_id)
 
     def _forget_pending(
-        self,
-        producer_id: ProducerId,
-        group_id: str,
-        topic_partition: TopicPartition,
-        is_over: Callable[[_Write], bool],
+        self, producer_id: ProducerId, place: _Place, is_over: Callable[[_Write], bool]
     ) -> None:
         writes = self._pending.get(producer_id, {})
-        offsets = writes.get((group_id, topic_partition))
+        offsets = writes.get(place)
         if offsets is None:
             return
         offsets[:] = [write for write in offsets if not is_over(write)]
         if not offsets:
-            del writes[group_id, topic_partition]
+            del writes[place]
+            self._forget_producer(producer_id, place)
         if not writes:
             del self._pending[producer_id]
+
+    def _forget_producer(self, producer_id: ProducerId, place: _Place) -> None:
+        group_id, topic_partition = place
+        by_partition = self._producers[group_id]
+        by_partition[topic_partition].remove(producer_id)
+        if not by_partition[topic_partition]:
+            del by_partition[topic_partition]
+        if not by_partition:
+            del self._producers[group_id]

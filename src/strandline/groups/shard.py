@@ -180,8 +180,7 @@ class Shard:
         `InvariantViolated` for records that cannot be encoded, and then nothing has happened."""
         # First of all: an append that is pending and never handed out would hold up all others.
         encoded = tuple(encode_record(record) for record in records)
-        self._surroundings.appends += 1
-        append_id = self._surroundings.appends
+        append_id = self._next_append_id()
         outcomes = [] if outcome is None else [outcome]
         pending = self._pending[append_id] = _PendingAppend(tuple(records), outcomes)
         self._writing.update({record.group_id for record in records})
@@ -199,8 +198,7 @@ class Shard:
 
     def append_marker(self, marker: WritableTxnMarker, now: Instant, outcome: Outcome) -> None:
         """Write the end of a transaction, with which its offsets become committed, or vanish."""
-        self._surroundings.appends += 1
-        append_id = self._surroundings.appends
+        append_id = self._next_append_id()
         self._pending[append_id] = _PendingAppend((), [outcome], marker=marker)
         self._surroundings.outbox.append(
             AppendMarker(append_id, self.partition, self.leader_epoch, marker)
@@ -210,10 +208,17 @@ class Shard:
     def expect_loaded(self) -> int:
         """What was read from the log is not committed to its end yet: an append without records
         stands for it, before all others; returns its id."""
-        self._surroundings.appends += 1
-        append_id = self._loaded = self._surroundings.appends
+        append_id = self._loaded = self._next_append_id()
         self._pending[append_id] = _PendingAppend((), [])
         return append_id
+
+    def found_open(self, producer_id: ProducerId, record: OffsetRecord) -> None:
+        """An offset of an open transaction was read from the log, behind the one before."""
+        self.offsets.begin_pending(self._next_append_id(), producer_id, [record])
+
+    def _next_append_id(self) -> int:
+        self._surroundings.appends += 1
+        return self._surroundings.appends
 
     @property
     def unsettled_load(self) -> int | None:

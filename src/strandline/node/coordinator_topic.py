@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import itemgetter
 from typing import Final
 
 from strandline.errors import ErrorCode, ProtocolError, StorageError
@@ -120,8 +121,9 @@ def committed_records(
 ) -> Iterator[CoordinatorRecord | OpenRecord]:
     """The records of a log in their order, without those of aborted transactions.
 
-    A transaction's records come with its commit marker, except those that a plain record with the
-    same key and a higher offset has overtaken. Those of transactions that are open come last.
+    A transaction's records come with its commit marker, except those that one with the same key
+    and a higher offset has overtaken: a plain one, or one of a transaction that was committed
+    before. Those of transactions that are open come last.
     """
     undecided: dict[ProducerId, list[Record]] = {}
     overtakers: dict[bytes, Offset] = {}
@@ -136,31 +138,32 @@ def committed_records(
         for at, header in iterate_headers(data):
             position = header.next_offset
             records = list(read_records(data, at))
+            if header.is_transactional and not header.is_control:
+                undecided.setdefault(header.producer_id, []).extend(records)
+                continue
             if header.is_control:
                 ended = undecided.pop(header.producer_id, [])
-                if any(
-                    marker is not None and marker.commits for marker in map(parse_marker, records)
-                ):
-                    yield from _not_overtaken(ended, overtakers)
-                if not undecided:
-                    overtakers.clear()
-            elif header.is_transactional:
-                undecided.setdefault(header.producer_id, []).extend(records)
+                markers = map(parse_marker, records)
+                is_commit = any(marker is not None and marker.commits for marker in markers)
+                records = list(_not_overtaken(ended, overtakers)) if is_commit else []
+            if undecided:
+                overtakers.update((record.key or b"", record.offset) for record in records)
             else:
-                if undecided:
-                    overtakers.update((record.key or b"", record.offset) for record in records)
-                yield from (CoordinatorRecord(r.key or b"", r.value) for r in records)
-    for producer_id, records in undecided.items():
-        for record in _not_overtaken(records, overtakers):
-            yield OpenRecord(producer_id, record)
+                overtakers.clear()
+            yield from (CoordinatorRecord(r.key or b"", r.value) for r in records)
+    still_open = [
+        (record.offset, producer_id, record)
+        for producer_id, records in undecided.items()
+        for record in _not_overtaken(records, overtakers)
+    ]
+    for _, producer_id, record in sorted(still_open, key=itemgetter(0)):
+        yield OpenRecord(producer_id, CoordinatorRecord(record.key or b"", record.value))
 
 
-def _not_overtaken(
-    records: list[Record], overtakers: dict[bytes, Offset]
-) -> Iterator[CoordinatorRecord]:
-    for record in records:
-        if record.offset > overtakers.get(record.key or b"", NO_OFFSET):
-            yield CoordinatorRecord(record.key or b"", record.value)
+def _not_overtaken(records: list[Record], overtakers: dict[bytes, Offset]) -> Iterator[Record]:
+    return (
+        record for record in records if record.offset > overtakers.get(record.key or b"", NO_OFFSET)
+    )
 
 
 def state_batch(
