@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from strandline.errors import ErrorCode
 from strandline.protocol.acknowledge_type import AckType
+from strandline.protocol.apis import ApiKey
 from strandline.protocol.messages.share_acknowledge import ShareAcknowledgeRequest
 from strandline.protocol.messages.share_fetch import ShareFetchRequest
 from strandline.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
+from strandline.protocol.messages.write_share_group_state import StateBatch
+from strandline.sharing.records import ShareKey
 from tests.node.messages import batch, produce
 from tests.node.share_members import GROUP, HeldWrites, ShareMember, form_group, topic_id_of
 from tests.node.world import World
@@ -154,3 +158,44 @@ def test_a_member_without_room_that_goes_away_leaves_nothing(full: World) -> Non
     member.client.close()
     full.turn()
     assert len(full.node.purgatory) == 0
+
+
+def ask_for_state(world: World, api: ApiKey, **fields: Any) -> Any:
+    """Ask the share coordinator about the group's state of `orders`."""
+    results: list[Any] = []
+    key = ShareKey(GROUP, topic_id_of(world, "orders"), 0)
+    ask = world.node.sharing.persister.ask
+    ask(api, key, fields, lambda result, _: results.append(result), world.now)
+    world.turn()
+    [result] = results
+    assert result.error_code == NONE
+    return result
+
+
+@pytest.mark.usefixtures("group")
+def test_states_of_what_the_log_has_lost_end_before_a_member_gets_records(world: World) -> None:
+    """An unclean election cuts off what members have accepted. A leader that died before it had
+    stored that left it to the next one, for which other records had these offsets by then: it took
+    them for accepted."""
+    accepted = StateBatch(first_offset=10, last_offset=19, delivery_state=2, delivery_count=1)
+    ask_for_state(
+        world,
+        ApiKey.WRITE_SHARE_GROUP_STATE,
+        start_offset=0,
+        state_epoch=-1,
+        leader_epoch=0,
+        delivery_complete_count=10,
+        state_batches=[accepted],
+    )
+    writes, member = HeldWrites(world), ShareMember(world, "a")
+    member.send("orders", max_wait_ms=1000)
+    world.turn()
+    assert len(writes) == 1
+    assert member.waits
+    writes.release()
+    world.turn()
+    [told] = member.told().values()
+    assert told.acquired == [(0, 9, 1)]
+    read = ask_for_state(world, ApiKey.READ_SHARE_GROUP_STATE, leader_epoch=0)
+    [state] = read.state_batches
+    assert (state.first_offset, state.last_offset, state.delivery_state) == (10, 19, 0)

@@ -211,12 +211,35 @@ class LedSharePartitions:
         self, led: LedSharePartition, start: int, batches: Sequence[RunBatch], now: Instant
     ) -> None:
         replica_log = led.replica.log
-        led.state = SharePartition.loaded(
+        state = SharePartition.loaded(
             start,
             batches,
             log_start=replica_log.log_start_offset,
             log_end=replica_log.log_end_offset,
         )
+        write = state.next_write()
+        if write is None:
+            self._serve(led, state, now)
+            return
+        # The same holds for what the log has lost: to a leader that comes after this one, records
+        # that take the offsets of accepted ones must not be accepted, too.
+        stored = partial(self._losses_stored, led, state, write.write_id)
+        self._store(led, write.start, write.done_count, write.batches, stored, now)
+
+    def _losses_stored(
+        self,
+        led: LedSharePartition,
+        state: SharePartition,
+        write_id: int,
+        result: Any,
+        now: Instant,
+    ) -> None:
+        if self._is_there(led) and not self._refused(led, result, now):
+            state.written(write_id, is_stored=True)
+            self._serve(led, state, now)
+
+    def _serve(self, led: LedSharePartition, state: SharePartition, now: Instant) -> None:
+        led.state = state
         self.changed(led, now)
 
     def _first_start(self, led: LedSharePartition, now: Instant) -> int:
