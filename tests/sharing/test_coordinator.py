@@ -36,6 +36,8 @@ class Stage:
         self.log: list[CoordinatorRecord] = []
         self.answers: list[Any] = []
         self.fails_with: ErrorCode | None = None
+        self.held: list[int] | None = None
+        """Appends that are not durable yet, if they are held."""
         self.pruned_to = 0
         self.lead(1)
 
@@ -60,6 +62,9 @@ class Stage:
                 if self.fails_with is None:
                     self.coordinator.placed(effect.append_id, len(self.log))
                     self.log += effect.records
+                if self.held is not None:
+                    self.held.append(effect.append_id)
+                    continue
                 ended = self.coordinator.appended(effect.append_id, self.fails_with, NOW)
                 self.carry_out(ended)
             elif isinstance(effect, Prune):
@@ -76,12 +81,14 @@ class Stage:
         return found
 
     def ask(self, request: Any) -> Any:
-        """The answer for the one partition that is asked for."""
+        """The answer for the one partition that is asked for; None: there is none yet."""
 
         def done(response: Any, _at: Instant) -> None:
             self.answers.append(response)
 
         self.carry_out(self.coordinator.handle(request, done, NOW))
+        if not self.answers:
+            return None
         ((part,),) = [result.partitions for result in self.answers.pop().results]
         return part
 
@@ -228,3 +235,19 @@ def test_pruning_rests_when_the_log_has_nothing_but_what_is_needed(is_loaded_aga
     assert lengths[0] > written, "snapshots of the old states, for the log to be cut before them"
     assert lengths[3:] == [lengths[3]] * 5
     assert stage.pruned_to >= written
+
+
+def test_a_log_that_is_always_written_to_is_pruned_as_well() -> None:
+    """It was pruned only if nothing was on its way to followers at that moment, and grew for ever
+    if that was never so."""
+    stage = Stage()
+    stage.initialize(1, 0)
+    stage.read(1)
+    stage.held = []
+    stage.write(1, (0, 0, 2, 1))
+    for offset in range(1, 40):
+        stage.write(1, (offset, offset, 2, 1))
+        stage.carry_out(stage.coordinator.appended(stage.held.pop(0), None, NOW))
+        stage.answers.clear()
+    stage.prune(2)  # after the first one the write is overdue
+    assert len(stage.log) - 10 < stage.pruned_to < len(stage.log)

@@ -197,13 +197,11 @@ class Shard:
     # -- Pruning -----------------------------------------------------------------------------
 
     def prunable(self) -> int | None:
-        """The offset before which nothing is needed; None if it is not known."""
-        offsets = [
-            entry.snapshot_at for entry in self._entries.values() if entry.snapshot_at is not None
-        ]
-        if self._pending or len(offsets) < len(self._entries):
-            return None
-        return min(offsets, default=None)
+        """The offset before which nothing is needed; None if it is not known. What is appended and
+        not durable is no matter: it stands behind all that is."""
+        needed = [each.snapshot_at for each in self._entries.values() if each.durable is not None]
+        known = [at for at in needed if at is not None]
+        return None if len(known) < len(needed) else min(known, default=None)
 
     def stale(self, most: int) -> Iterator[tuple[ShareKey, ShareState]]:
         """Share partitions that a new snapshot would let the log be pruned further: first those
