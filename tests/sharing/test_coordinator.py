@@ -251,3 +251,16 @@ def test_a_log_that_is_always_written_to_is_pruned_as_well() -> None:
         stage.answers.clear()
     stage.prune(2)  # after the first one the write is overdue
     assert len(stage.log) - 10 < stage.pruned_to < len(stage.log)
+
+
+def test_a_topic_that_goes_while_its_states_are_loaded() -> None:
+    """They stayed for ever, and with them the records of which they were made."""
+    stage = Stage()
+    stage.initialize(1, 0)
+    coordinator, epoch = stage.coordinator, LeaderEpoch(2)
+    stage.carry_out(coordinator.start_loading(0, epoch, NOW))
+    assert coordinator.topics_deleted([TOPIC], NOW) == []
+    coordinator.replay(0, epoch, stage.log)
+    stage.carry_out(coordinator.finish_loading(0, epoch, NOW))
+    assert stage.read(1).error_code == ErrorCode.INVALID_REQUEST
+    assert stage.log[-1].value is None

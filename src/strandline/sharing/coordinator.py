@@ -14,10 +14,10 @@ appends and the time come in, effects come out, in order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Set
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 from strandline.errors import CorruptRecords, ErrorCode, ProtocolError
 from strandline.protocol.coordinator_log import CoordinatorRecord, partition_for
@@ -33,21 +33,12 @@ from strandline.protocol.messages.read_share_group_state_summary import (
     ReadShareGroupStateSummaryRequest,
 )
 from strandline.protocol.messages.write_share_group_state import WriteShareGroupStateRequest
-from strandline.sharing.answer import Answer, Part
+from strandline.sharing.answer import Answer, Part, tell_end
 from strandline.sharing.effects import Done, Effect, Prune, Reply, ShareCoordinatorSettings
 from strandline.sharing.records import Change, ShareKey, ShareState, Update, stored_batches
 from strandline.sharing.shard import Shard
 from strandline.sharing.state import UNCHANGED, combined
 from strandline.types import NO_TOPIC_ID, Instant, LeaderEpoch, TopicId
-
-_COORDINATOR_ERRORS: Final = {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
-}
 
 
 def coordinator_key(key: ShareKey, uuid_text: Callable[[TopicId], str]) -> str:
@@ -61,6 +52,8 @@ class _Owned:
 
     shard: Shard
     is_loaded: bool = False
+    deleted: set[TopicId] = field(default_factory=set)
+    """Topics that went while it was loading."""
 
 
 class ShareCoordinator:
@@ -140,7 +133,7 @@ class ShareCoordinator:
             # Asked again, by a group coordinator that did not hear the answer, or by the one before
             # it: members may have acknowledged records meanwhile.
             due_ms = now.monotonic_ms + self._settings.write_timeout_ms
-            shard.when_durable(key, due_ms, partial(_ended, part), now)
+            shard.when_durable(key, due_ms, partial(tell_end, part), now)
             return
         state = ShareState(
             snapshot_epoch=0 if known is None else known.snapshot_epoch + 1,
@@ -150,7 +143,7 @@ class ShareCoordinator:
             created_ms=now.wall_ms,
             written_ms=now.wall_ms,
         )
-        self._change(shard, [(key, state)], now, partial(_ended, part))
+        self._change(shard, [(key, state)], now, partial(tell_end, part))
 
     def _read(self, shard: Shard, key: ShareKey, item: Any, part: Part, now: Instant) -> None:
         known = self._known(shard, key, item.leader_epoch)
@@ -158,7 +151,7 @@ class ShareCoordinator:
 
         def ended(error: ErrorCode | None, _at: Instant) -> None:
             if error is not None:
-                _ended(part, error, _at)
+                tell_end(part, error, _at)
                 return
             state = shard.current(key) or known
             part(
@@ -200,7 +193,7 @@ class ShareCoordinator:
             batches=stored_batches(item.state_batches),
             done_count=item.delivery_complete_count,
         )
-        self._change(shard, [(key, change)], now, partial(_ended, part))
+        self._change(shard, [(key, change)], now, partial(tell_end, part))
 
     def _summarize(self, shard: Shard, key: ShareKey, item: Any, part: Part, now: Instant) -> None:
         del item
@@ -211,7 +204,7 @@ class ShareCoordinator:
 
         def ended(error: ErrorCode | None, _at: Instant) -> None:
             if error is not None:
-                _ended(part, error, _at)
+                tell_end(part, error, _at)
                 return
             part(
                 state_epoch=known.state_epoch,
@@ -228,7 +221,7 @@ class ShareCoordinator:
         if shard.current(key) is None:
             part()
             return
-        self._change(shard, [(key, None)], now, partial(_ended, part))
+        self._change(shard, [(key, None)], now, partial(tell_end, part))
 
     def _known(self, shard: Shard, key: ShareKey, leader_epoch: int) -> ShareState:
         known = shard.current(key)
@@ -311,11 +304,17 @@ class ShareCoordinator:
     def topics_deleted(self, topic_ids: Iterable[TopicId], now: Instant) -> list[Effect]:
         """Topics are gone, and with them their share partitions."""
         gone = frozenset(topic_ids)
-        for shard in self._loaded():
-            ended = [(key, None) for key in shard.share_partitions() if key.topic_id in gone]
-            if ended:
-                self._change(shard, ended, now)
+        for owned in self._owned.values():
+            if owned.is_loaded:
+                self._end_states(owned.shard, gone, now)
+            else:
+                owned.deleted.update(gone)
         return self._drain()
+
+    def _end_states(self, shard: Shard, topic_ids: Set[TopicId], now: Instant) -> None:
+        ended = [(key, None) for key in shard.share_partitions() if key.topic_id in topic_ids]
+        if ended:
+            self._change(shard, ended, now)
 
     def next_deadline(self) -> int | None:
         """The monotonic time at which to call `tick`; None: nothing waits for time."""
@@ -370,7 +369,8 @@ class ShareCoordinator:
         """All records are in, and cannot be lost any more: serve the partition."""
         owned = self._owned.get(partition)
         if owned is not None and owned.shard.leader_epoch == epoch:
-            self._owned[partition] = replace(owned, is_loaded=True)
+            self._owned[partition] = _Owned(owned.shard, is_loaded=True)
+            self._end_states(owned.shard, owned.deleted, now)
             if self._prune_at_ms is None:
                 self._prune_at_ms = now.monotonic_ms + self._settings.prune_interval_ms
         return self._drain()
@@ -391,10 +391,3 @@ class ShareCoordinator:
     def _drain(self) -> list[Effect]:
         effects, self._effects = self._effects, []
         return effects
-
-
-def _ended(part: Part, error: ErrorCode | None, _at: Instant) -> None:
-    if error is None:
-        part()
-    else:
-        part(error=ProtocolError(_COORDINATOR_ERRORS.get(error, error)))
