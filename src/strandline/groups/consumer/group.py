@@ -16,7 +16,7 @@ from strandline.groups.consumer.cluster_view import ClusterView
 from strandline.groups.consumer.image import GroupImage
 from strandline.groups.consumer.member import ConsumerMember
 from strandline.groups.consumer.partitions import OwnedPartitions
-from strandline.groups.consumer.records import ConsumerRecord
+from strandline.groups.consumer.records import ConsumerRecord, RegexTopics
 from strandline.groups.requests import every_topic
 from strandline.types import TopicId
 
@@ -47,6 +47,8 @@ class ConsumerGroup:
         self._owners: dict[TopicId, dict[int, str]] = {}
         self._by_name: Counter[str] = Counter()
         self._by_pattern: Counter[str] = Counter()
+        self._matched: Counter[str] = Counter()
+        """By topic how many patterns match it."""
         self._assignors: Counter[str] = Counter()
         self._classic_protocols: Counter[str] = Counter()
         self.classic_count = 0
@@ -56,6 +58,11 @@ class ConsumerGroup:
 
     def apply(self, record: ConsumerRecord) -> None:
         """A record has been appended, or was read from the log."""
+        if isinstance(record, RegexTopics):
+            self._count_matched(record.regex, -1)
+            self.image.apply(record)
+            self._count_matched(record.regex, 1)
+            return
         member_id = getattr(record, "member_id", None)
         before = None if member_id is None else self.image.members.get(member_id)
         self.image.apply(record)
@@ -70,12 +77,15 @@ class ConsumerGroup:
         """An append was refused: decide from what is durable, and what is still to be."""
         for member in list(self.image.members.values()):
             self._member_changed(member, None)
+        self._matched.clear()
         self.image = GroupImage()
         self.refreshed_epoch = None
         self.patterns_are_stale = True
         for member in self.durable.members.values():
             self._member_changed(None, member)
         self.image = self.durable.copy()
+        for regex in self.image.regexes:
+            self._count_matched(regex, 1)
         for record in pending:
             self.apply(record)
 
@@ -105,6 +115,11 @@ class ConsumerGroup:
         if member.classic is not None:
             self.classic_count += sign
             _add(self._classic_protocols, (name for name, _ in member.classic.protocols), sign)
+
+    def _count_matched(self, regex: str, sign: int) -> None:
+        resolved = self.image.regexes.get(regex)
+        if resolved is not None:
+            _add(self._matched, resolved.topics, sign)
 
     def _release(self, member_id: str, owned: OwnedPartitions) -> None:
         for topic_id, partitions in owned.items():
@@ -156,21 +171,16 @@ class ConsumerGroup:
 
     def subscribed_topics(self) -> set[str]:
         """Everything that members subscribe to, whether it is there or not."""
-        topics = set(self._by_name)
-        for resolved in self.image.regexes.values():
-            topics |= resolved.topics
-        return topics
+        return {*self._by_name, *self._matched}
 
     def is_subscribed_to(self, topic: str) -> bool:
         """Whether a member reads this topic."""
-        return topic in self._by_name or any(
-            topic in resolved.topics for resolved in self.image.regexes.values()
-        )
+        return topic in self._by_name or topic in self._matched
 
     def reads_any(self, topics: Set[str]) -> bool:
         """Whether a member reads one of these topics; costs no more than what the group reads."""
         return any(name in topics for name in self._by_name) or any(
-            not resolved.topics.isdisjoint(topics) for resolved in self.image.regexes.values()
+            name in topics for name in self._matched
         )
 
     def topic_ids_of(self, member: ConsumerMember, cluster: ClusterView) -> frozenset[TopicId]:
@@ -210,6 +220,9 @@ class ConsumerGroup:
                                 f"partition {partition} of {topic_id}.",
                                 invariant="I-39",
                             )
+        matched = Counter(name for each in self.image.regexes.values() for name in each.topics)
+        if matched != self._matched:
+            raise InvariantViolated(f"Group {self.group_id} has lost track of what it reads.")
         if static != self.static_members:
             raise InvariantViolated(f"Group {self.group_id} has lost track of its instances.")
         for (topic_id, partition), member_id in owners.items():
