@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import pairwise
 from uuid import UUID
 
 import pytest
 
 from strandline.errors import ErrorCode
+from strandline.groups import cleanup
 from strandline.groups.offset_records import GroupRecord, decode_record
 from strandline.groups.requests import Token
 from strandline.groups.settings import GroupSettings
@@ -49,6 +51,21 @@ class TestExpiry:
         assert world.offsets() == {}
         assert world.state() is None
         assert world.fail_over(2).coordinator.overviews() == []
+
+    def test_many_groups_are_looked_at_in_steps(
+        self, world: World, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(cleanup, "_STEP", 20)
+        for number in range(10):
+            world.commit((0, 5), (1, 5), group=f"g{number}")
+        written = [len(world.log[0])]
+        end_ms = world.now.monotonic_ms + 3_600_000 + CHECK_MS
+        while (due_ms := world.coordinator.next_deadline() or 0) <= end_ms:
+            world.advance(due_ms - world.now.monotonic_ms)
+            written.append(len(world.log[0]))
+        tombstones = [later - before for before, later in pairwise(written) if later > before]
+        assert tombstones == [9, 9, 9, 3], "two offsets and a group, three groups in a step"
+        assert world.coordinator.overviews() == []
 
     def test_managed_groups_expire_after_they_became_empty(self, world: World) -> None:
         [member], generation = world.stable_group()

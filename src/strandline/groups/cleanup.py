@@ -25,6 +25,11 @@ from strandline.groups.shard import Outcome, Shard, coordinator_error
 from strandline.protocol.messages.offsets_topic import OffsetCommitValue
 from strandline.types import NO_TIMESTAMP, NO_TOPIC_ID, Instant, TopicId, TopicPartition
 
+_STEP = 1_000
+"""How many offsets a step of expiry looks at. That takes five milliseconds, or twenty if they
+are over."""
+_GROUP = 5
+"""To look at a group costs as much as so many offsets."""
 _RECORD_OVERHEAD = 16
 """A generous bound on what a record adds to its key in a batch."""
 
@@ -41,32 +46,48 @@ class Cleanup:
         self._shard.schedule("expiry", now=now, delay_ms=interval_ms, do=self._expiry_due)
 
     def _expiry_due(self, now: Instant) -> None:
-        self.expire(now)
-        self.schedule(now)
+        group_ids = dict.fromkeys([*self._shard.groups, *self._shard.consumer_groups])
+        self._expire(iter(group_ids), now)
 
-    def expire(self, now: Instant) -> None:
-        """Write tombstones for everything whose time is over."""
+    def _expire(self, group_ids: Iterator[str], now: Instant) -> None:
+        """Write tombstones for what of these groups is over: now as far as that takes some
+        milliseconds, and the rest in later steps."""
         records: list[StateRecord] = []
-        for group in list(self._shard.groups.values()):
-            if group.state is GroupState.DEAD:
-                continue
-            expired = list(self._expired(group, now.wall_ms))
-            records += _tombstones(group.group_id, expired)
-            nothing_left = self._shard.offsets.touched(group.group_id) == frozenset(expired)
-            if nothing_left and group.state is GroupState.EMPTY and not group.pending_joins:
-                records.append(self._bury(group))
         ending: list[ConsumerGroup] = []
-        for consumers in list(self._shard.consumer_groups.values()):
-            expired = list(self._expired_of(consumers, now))
-            records += _tombstones(consumers.group_id, expired)
-            nothing_left = self._shard.offsets.touched(consumers.group_id) == frozenset(expired)
-            if nothing_left and consumers.image.exists and not consumers.members:
-                ending.append(consumers)
+        seen = 0
+        for group_id in group_ids:
+            if (group := self._shard.groups.get(group_id)) is not None:
+                records += self._over(group, now)
+            if (consumers := self._shard.consumer_groups.get(group_id)) is not None:
+                expired = list(self._expired_of(consumers, now))
+                records += _tombstones(group_id, expired)
+                nothing_left = self._shard.offsets.touched(group_id) == frozenset(expired)
+                if nothing_left and consumers.image.exists and not consumers.members:
+                    ending.append(consumers)
+            seen += _GROUP + len(self._shard.offsets.committed(group_id))
+            if seen >= _STEP:
+                do = partial(self._expire, group_ids)
+                self._shard.schedule_step("expiry", now=now, do=do)
+                break
+        else:
+            self.schedule(now)
         self._append_in_parts(records, now)
         # Behind all of their offsets, which may be more than one append holds: a coordinator that
         # finds only the first part has a group without members, and goes on with it.
         for consumers in ending:
             self._bury_consumers(consumers, [], now)
+
+    def _over(self, group: Group, now: Instant) -> list[StateRecord]:
+        """Tombstones of a classic group's offsets whose time is over, and of the group itself if
+        nothing is left of it."""
+        if group.state is GroupState.DEAD:
+            return []
+        expired = list(self._expired(group, now.wall_ms))
+        records = _tombstones(group.group_id, expired)
+        nothing_left = self._shard.offsets.touched(group.group_id) == frozenset(expired)
+        if nothing_left and group.state is GroupState.EMPTY and not group.pending_joins:
+            records.append(self._bury(group))
+        return records
 
     def _expired_of(self, group: ConsumerGroup, now: Instant) -> Iterator[TopicPartition]:
         """The same for a group of the consumer protocol, whose offsets expire by their age, those
