@@ -128,9 +128,9 @@ class Member:
         self.beat(-1)
 
 
-def share_world() -> ShareWorld:
+def share_world(partition_count: int = len(PARTITIONS)) -> ShareWorld:
     """A world with one topic, whose members get their partitions at once."""
-    cluster = Cluster(orders=len(PARTITIONS))
+    cluster = Cluster(orders=partition_count)
     cluster.group_times = GroupTimes(share_assignment_interval_ms=0)
     return ShareWorld(cluster=cluster)
 

@@ -13,6 +13,7 @@ from tests.groups.share_world import (
     emptied_world,
     share_world,
 )
+from tests.lines import lines_of
 
 
 @pytest.fixture
@@ -145,3 +146,39 @@ def test_a_name_is_free_after_a_commit_beside_the_end_of_its_group(
         world.refuse(refusal)
     assert world.listed() == []
     check_it_lives_on(world)
+
+
+def test_partitions_that_come_later_get_states_as_well(world: ShareWorld) -> None:
+    member = world.member("first")
+    member.beat()
+    world.tell(world.question("initialize"))
+    member.beat()
+    member.beat()
+    assert not world.asked
+    world.cluster.put("orders", 3)
+    world.coordinator.topics_changed(["orders"])
+    member.beat()
+    begun = world.question("initialize")
+    assert {number for _, number in begun.partitions} == {2}
+    world.tell(begun, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    member.beat()
+    world.tell(world.question("initialize"))
+    member.beat()
+    assert member.partitions == {0, 1, 2}
+
+
+def test_a_heartbeat_of_a_group_in_which_nothing_changes() -> None:
+    """All partitions of all topics were looked at each time, after all members' subscriptions."""
+
+    def cost(count: int) -> int:
+        world = share_world(count)
+        world.coordinator.check = lambda: None  # type: ignore[method-assign]
+        members = [world.member(f"m{number}") for number in range(count // 2)]
+        for member in members:
+            member.beat()
+        world.tell(world.question("initialize"))
+        for member in members:
+            member.beat()
+        return lines_of(members[0].beat)
+
+    assert cost(100) == cost(50)

@@ -298,9 +298,7 @@ class GroupCoordinator:
         self._hashes.forget(names)
         changed = frozenset(names)
         for served in self._shards:
-            served.consumers.topics_changed(changed, are_new=are_new)
-            for group in served.shard.share_groups.values():
-                group.is_refreshed = group.is_refreshed and not group.reads_any(changed)
+            served.topics_changed(changed, are_new=are_new)
 
     # Partitions.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
+
 from strandline.errors import ErrorCode, InvariantViolated
 from strandline.groups.cleanup import Cleanup
 from strandline.groups.consumer.metadata_hash import TopicHashes
@@ -47,6 +49,13 @@ class ServedShard:
         for share_group in self.shard.share_groups.values():
             self.share_heartbeats.watch_all(share_group, now)
         self.cleanup.schedule(now)
+
+    def topics_changed(self, names: Set[str], *, are_new: bool) -> None:
+        """See `GroupCoordinator.topics_changed`."""
+        self.consumers.topics_changed(names, are_new=are_new)
+        for group in self.shard.share_groups.values():
+            if group.reads_any(names):
+                group.topics_changed()
 
     def stop(self, now: Instant) -> None:
         """Another broker coordinates these groups now: everyone who waits is told so."""

@@ -237,18 +237,22 @@ class ShareHeartbeats:
 
     def _ask_for_states(self, group: ShareGroup, now: Instant) -> None:
         """Have share coordinators keep states of what members subscribe to."""
+        if not group.may_lack_states:
+            return
         cluster, image = self._shard.cluster, group.image
         wanted: dict[TopicId, KeptTopic] = {}
+        group.may_lack_states = False
         for name in sorted(group.subscribed_topics()):
             topic = cluster.named(name)
             if topic is None:
                 continue
             there = image.partitions.initialized.get(topic.topic_id)
+            lacking = frozenset(range(topic.partition_count)).difference(
+                () if there is None else there.partitions
+            )
+            group.may_lack_states |= bool(lacking)
             missing = frozenset(
-                number
-                for number in range(topic.partition_count)
-                if (topic.topic_id, number) not in group.asked
-                and (there is None or number not in there.partitions)
+                number for number in lacking if (topic.topic_id, number) not in group.asked
             )
             if missing:
                 wanted[topic.topic_id] = KeptTopic(name, missing)
