@@ -88,16 +88,18 @@ class GroupJoins:
             tombstones += burial(group.group_id, instead_of.image)
             for tombstone in tombstones:
                 instead_of.apply(tombstone)
-        stored = partial(self._group_stored, group)
+        append_id: int | None = None
+
+        def stored(error: ErrorCode | None, _at: Instant) -> None:
+            """A group that could not be written must not go on; one that is merely late may."""
+            if error is None or self._shard.is_pending(append_id):
+                return
+            if instead_of is not None or not group.is_stored:
+                self._rebalance.dissolve(group, coordinator_error(error))
+
         append_id = self._shard.append([*tombstones, unborn], now, stored)
         if instead_of is not None:
             instead_of.last_append = append_id
-
-    def _group_stored(self, group: Group, error: ErrorCode | None, _now: Instant) -> None:
-        """A group that could not be written must not go on; one that is merely late may."""
-        late = self._shard.is_writing(group.group_id)
-        if error is not None and not late and not group.is_stored:
-            self._rebalance.dissolve(group, coordinator_error(error))
 
     def _has_room(self, group: Group, member_id: str) -> bool:
         members_max = self._shard.settings.members_max

@@ -76,6 +76,8 @@ class ServedShard:
         for group_id, group in self.shard.groups.items():
             if group_id != group.group_id:
                 raise InvariantViolated(f"Group {group.group_id} is filed under {group_id}.")
+            if self.shard.consumer_group(group_id) is not None:
+                raise InvariantViolated(f"There are two groups of the name {group_id}.")
             group.check()
             for member in group.members.values():
                 if member.awaiting_join is not None:

@@ -529,3 +529,28 @@ class TestDowngrade:
         world.release()
         world.leave(classic.member_id)
         assert code(world.client("later").beat()) is ErrorCode.NONE
+
+    def test_an_empty_consumer_group_stays_if_the_classic_one_beside_a_commit_is_refused(
+        self, world: ConsumerWorld
+    ) -> None:
+        """Both were there then. The next classic group took the place of the one that was refused,
+        whose promised id ended the time in which a member had to sync."""
+        member = world.client()
+        member.beat()
+        member.leave()
+        world.hold = True
+        token = world.commit((0, 7))
+        world.fail_with = ErrorCode.NOT_ENOUGH_REPLICAS
+        promised = world.replies[world.join()]
+        assert promised.error_code == ErrorCode.MEMBER_ID_REQUIRED
+        world.hold = False
+        world.release()
+        assert world.replies[token].topics[0].partitions[0].error_code == ErrorCode.NONE
+        assert world.states()[0] == "Empty"
+        late, token = world.new_member(rebalance_timeout_ms=20_000)
+        world.advance(3_000)
+        generation = world.replies[token].generation_id
+        for _ in range(3):
+            world.heartbeat(late, generation)
+            world.advance(9_000)
+        assert world.heartbeat(late, generation) == ErrorCode.UNKNOWN_MEMBER_ID
