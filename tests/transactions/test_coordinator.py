@@ -491,3 +491,21 @@ def test_transactions_that_take_too_long_are_ended_in_slices() -> None:
     deadline_ms = world.coordinator.next_deadline()
     assert deadline_ms is not None
     assert deadline_ms >= world.now_ms + due_ms
+
+
+def test_idle_ids_are_forgotten_in_slices() -> None:
+    """Others are served in between: 100,000 ids took three seconds."""
+    world = Coordinated(TransactionSettings(id_expiration_ms=1000, expired_per_turn=2))
+    for number in range(5):
+        name = f"id-{number}"
+        world.ask(InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=1000))
+    known = len(world.log)
+    world.pass_time(world.settings.expiry_interval_ms)
+    forgotten = []
+    for _ in range(4):
+        forgotten.append(len(world.log) - known)
+        world.pass_time(1)
+    assert forgotten == [2, 4, 5, 5]
+    deadline_ms = world.coordinator.next_deadline()
+    assert deadline_ms is not None
+    assert deadline_ms >= world.now_ms + world.settings.abort_interval_ms - 10

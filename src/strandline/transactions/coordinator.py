@@ -10,7 +10,7 @@ be lost with the leadership must not reach a partition as a marker.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Iterable, Iterator, Set
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -239,17 +239,16 @@ class TransactionCoordinator:
             pause_ms = self._settings.abort_interval_ms if is_done else _NEXT_TURN_MS
             self._abort_at_ms = now.monotonic_ms + pause_ms
         if self._expire_at_ms is not None and self._expire_at_ms <= now.monotonic_ms:
-            self._expire_at_ms = now.monotonic_ms + self._settings.expiry_interval_ms
-            self._each(lambda shard: self._expire(shard, now))
+            is_done = self._expire(now)
+            pause_ms = self._settings.expiry_interval_ms if is_done else _NEXT_TURN_MS
+            self._expire_at_ms = now.monotonic_ms + pause_ms
         return self._outbox.drain()
 
     def _abort_overdue(self, now: Instant) -> bool:
         """End what takes too long; False: there is more, for the next turn."""
         overdue = (
-            (owned.shard, entry)
-            for owned in self._owned.values()
-            if not owned.is_loading  # see `_each`
-            for entry in owned.shard.entries.values()
+            (shard, entry)
+            for shard, entry in self._entries()
             if entry.current.is_overdue(now.wall_ms) and not entry.is_pending
         )
         found = list(islice(overdue, self._settings.aborted_per_turn))
@@ -275,23 +274,29 @@ class TransactionCoordinator:
         ):
             fence(shard, entry, self._version(), taken, now)
 
-    def _expire(self, shard: Shard, now: Instant) -> None:
-        expiration_ms = self._settings.id_expiration_ms
-        expired = [
-            Change(entry, None)
-            for entry in shard.entries.values()
-            if not entry.is_pending and entry.current.is_expired(now.wall_ms, expiration_ms)
-        ]
-        size = self._settings.expired_per_append
-        for start in range(0, len(expired), size):
-            shard.change(expired[start : start + size], now)
+    def _expire(self, now: Instant) -> bool:
+        """Forget ids that are idle for long; False: there are more, for the next turn."""
+        expired = (
+            (shard, entry)
+            for shard, entry in self._entries()
+            if not entry.is_pending
+            and entry.current.is_expired(now.wall_ms, self._settings.id_expiration_ms)
+        )
+        changes: dict[Shard, list[Change]] = {}
+        for shard, entry in islice(expired, self._settings.expired_per_turn):
+            changes.setdefault(shard, []).append(Change(entry, None))
+        for shard, forgotten in changes.items():
+            shard.change(forgotten, now)
+        return sum(map(len, changes.values())) < self._settings.expired_per_turn
 
-    def _each(self, do: Callable[[Shard], object]) -> None:
+    def _loaded(self) -> Iterator[Shard]:
         """Of a partition that is loading it is not known yet what is the state of which id: what
         looks overdue may be committed in the next record."""
-        for owned in list(self._owned.values()):
-            if not owned.is_loading:
-                do(owned.shard)
+        return (owned.shard for owned in self._owned.values() if not owned.is_loading)
+
+    def _entries(self) -> Iterator[tuple[Shard, Entry]]:
+        """All ids that are served."""
+        return ((shard, entry) for shard in self._loaded() for entry in shard.entries.values())
 
     # Partitions.
 
@@ -354,10 +359,8 @@ class TransactionCoordinator:
         """The transactions that have not ended on all of their partitions, with the partition of
         the state in which they are; the oldest first."""
         found = [
-            (partition, entry)
-            for partition, owned in self._owned.items()
-            if not owned.is_loading
-            for entry in owned.shard.entries.values()
+            (shard.partition, entry)
+            for shard, entry in self._entries()
             if entry.current.state in OPEN
         ]
         return sorted(found, key=lambda each: each[1].current.started_ms)
@@ -374,7 +377,8 @@ class TransactionCoordinator:
 
     def check(self) -> None:
         """Verify every invariant; for tests and simulators, after each event."""
-        self._each(Shard.check)
+        for shard in self._loaded():
+            shard.check()
 
     @property
     def unanswered(self) -> frozenset[Token]:

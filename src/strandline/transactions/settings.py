@@ -26,5 +26,5 @@ class TransactionSettings:
     """How long after a refused append the end of a transaction is written again."""
     aborted_per_turn: int = 200
     """How many transactions are timed out at once; others are served in between. Kafka does all."""
-    expired_per_append: int = 1_000
-    """How many ids are forgotten with one append. Kafka fills a batch."""
+    expired_per_turn: int = 1_000
+    """How many ids are forgotten at once; others are served in between. Kafka forgets all."""

@@ -76,9 +76,8 @@ def _first_partition_only(self: Transaction, **how: Any) -> Transaction:
     return ending._replace(partitions=kept)
 
 
-def _also_while_it_loads(self: TransactionCoordinator, do: Any) -> None:
-    for owned in list(self._owned.values()):
-        do(owned.shard)
+def _also_while_it_loads(self: TransactionCoordinator) -> Iterable[Shard]:
+    return (owned.shard for owned in self._owned.values())
 
 
 TRANSACTING: Final = (
@@ -126,7 +125,7 @@ TRANSACTING: Final = (
         "decide-when-all-is-loaded",
         "Nothing is decided about an id before its partition is loaded to the end (F-66).",
         ("I-36", "I-50"),
-        patch(TransactionCoordinator, _each=_also_while_it_loads),
+        patch(TransactionCoordinator, _loaded=_also_while_it_loads),
         "found by seed 11",
     ),
     Mutant(
