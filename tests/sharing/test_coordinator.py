@@ -9,6 +9,7 @@ import pytest
 from strandline.errors import ErrorCode
 from strandline.protocol.acknowledge_type import AckType
 from strandline.protocol.coordinator_log import CoordinatorRecord
+from strandline.protocol.messages import delete_share_group_state as delete
 from strandline.protocol.messages import initialize_share_group_state as initialize
 from strandline.protocol.messages import read_share_group_state as read
 from strandline.protocol.messages import write_share_group_state as write
@@ -101,6 +102,17 @@ class Stage:
         item = read.PartitionData(partition=0, leader_epoch=leader_epoch)
         topic = read.ReadStateData(topic_id=TOPIC, partitions=[item])
         return self.ask(read.ReadShareGroupStateRequest(group_id="g", topics=[topic]))
+
+    def delete(self) -> Any:
+        item = delete.PartitionData(partition=0)
+        topic = delete.DeleteStateData(topic_id=TOPIC, partitions=[item])
+        return self.ask(delete.DeleteShareGroupStateRequest(group_id="g", topics=[topic]))
+
+    def release(self) -> None:
+        """What is held becomes durable, and nothing is held any more."""
+        held, self.held = self.held, None
+        for append_id in held or ():
+            self.carry_out(self.coordinator.appended(append_id, None, NOW))
 
     def write(self, leader_epoch: int, batch: tuple[int, int, int, int], **fields: int) -> Any:
         first, last, state, deliveries = batch
@@ -264,3 +276,29 @@ def test_a_topic_that_goes_while_its_states_are_loaded() -> None:
     stage.carry_out(coordinator.finish_loading(0, epoch, NOW))
     assert stage.read(1).error_code == ErrorCode.INVALID_REQUEST
     assert stage.log[-1].value is None
+
+
+def test_a_state_that_is_to_end_has_ended_when_that_is_durable() -> None:
+    """Who asked again was told so at once. Were it lost, the next group of the name would find a
+    state of a higher epoch than its own, and get no records."""
+    stage = Stage()
+    stage.initialize(5, 0)
+    stage.held = []
+    assert stage.delete() is None
+    assert stage.delete() is None
+    stage.release()
+    codes = [answer.results[0].partitions[0].error_code for answer in stage.answers]
+    assert codes == [ErrorCode.NONE, ErrorCode.NONE]
+
+
+def test_a_state_begins_and_ends_twice_before_anything_is_durable() -> None:
+    stage = Stage()
+    stage.held = []
+    for _ in range(2):
+        stage.initialize(1, 0)
+        stage.delete()
+    stage.answers.clear()
+    stage.release()
+    stage.answers.clear()
+    assert stage.read(1).error_code == ErrorCode.INVALID_REQUEST
+    assert stage.initialize(1, 0).error_code == ErrorCode.NONE

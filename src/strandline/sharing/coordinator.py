@@ -219,7 +219,9 @@ class ShareCoordinator:
     def _delete(self, shard: Shard, key: ShareKey, item: Any, part: Part, now: Instant) -> None:
         del item
         if shard.current(key) is None:
-            part()
+            # Asked again, maybe: what is answered must not be lost with this coordinator.
+            due_ms = now.monotonic_ms + self._settings.write_timeout_ms
+            shard.when_durable(key, due_ms, partial(tell_end, part), now)
             return
         self._change(shard, [(key, None)], now, partial(tell_end, part))
 

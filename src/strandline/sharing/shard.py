@@ -157,7 +157,14 @@ class Shard:
             self._end = max(self._end, base_offset + index + 1)
             if isinstance(change, ShareState):
                 entry.snapshot_at = base_offset + index
-        if entry.durable is None and entry.current is None:
+        self._maybe_drop(key)
+
+    def _maybe_drop(self, key: ShareKey) -> None:
+        """Forget a share partition that is gone, unless more of it is under way: it may be there
+        again in between."""
+        entry = self._entries[key]
+        is_gone = entry.durable is None and entry.current is None
+        if is_gone and entry.last_append not in self._pending:
             del self._entries[key]
 
     def _start_over(self, key: ShareKey) -> None:
@@ -170,8 +177,7 @@ class Shard:
             for other, change in pending.changes:
                 if other == key:
                     entry.current = updated(entry.current, change)
-        if entry.current is None and entry.durable is None:
-            del self._entries[key]
+        self._maybe_drop(key)
 
     def _tell(self, pending: _Pending, error: ErrorCode | None, now: Instant) -> None:
         outcomes, pending.outcomes = pending.outcomes, []
