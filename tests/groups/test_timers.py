@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -29,8 +30,14 @@ def fire_due(timers: Timers, now_ms: int) -> None:
         timers.fire_first(Instant(now_ms, 0))
 
 
-@given(STEPS)
-def test_everything_fires_once_and_in_time(steps: list[Step]) -> None:
+@given(STEPS, st.sampled_from([3, 1024]))
+def test_everything_fires_once_and_in_time(steps: list[Step], sweep_at_least: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("strandline.groups.timers._SWEEP_AT_LEAST", sweep_at_least)
+        check_against_model(steps)
+
+
+def check_against_model(steps: list[Step]) -> None:
     timers, model, now_ms = Timers(), {}, 0
     fired = []
     for step in steps:
@@ -74,3 +81,18 @@ def test_an_action_may_schedule_what_is_due_at_once() -> None:
     fire_due(timers, 7)
     assert seen == [7, 7, 7]
     assert timers.next_deadline() is None
+
+
+def test_timers_that_are_called_off_take_no_room() -> None:
+    """A client that came and went filled the memory until the sessions would have been over."""
+    timers = Timers()
+    fired: list[int] = []
+    for number in range(10_000):
+        timers.schedule(("session", number), 1_800_000, lambda _: None)
+        timers.cancel(("session", number))
+        if number % 100 == 0:
+            timers.schedule(number, number, partial(lambda n, _now: fired.append(n), number))
+    assert len(timers._heap) < 3_000
+    while timers.next_deadline() is not None:
+        timers.fire_first(Instant(10_000, 10_000))
+    assert fired == list(range(0, 10_000, 100))

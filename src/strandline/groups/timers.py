@@ -2,7 +2,8 @@
 
 Knows nothing of groups. A heartbeat puts a timer off, which is by far the most frequent operation:
 it changes one entry of a table and leaves the heap alone. An entry of the heap that says too early
-a time is corrected when it comes to the top, and one whose timer is gone is dropped then.
+a time is corrected when it comes to the top, and one whose timer is gone is dropped then, or when
+those outnumber the others.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from dataclasses import dataclass
 from strandline.types import Instant
 
 Action = Callable[[Instant], None]
+
+_SWEEP_AT_LEAST = 1024
 
 
 @dataclass(slots=True)
@@ -82,3 +85,14 @@ class Timers:
     def _push(self, deadline_ms: int, key: Hashable) -> None:
         self._count += 1  # keeps equal deadlines in the order in which they were set
         heapq.heappush(self._heap, (deadline_ms, self._count, key))
+        if len(self._heap) > _SWEEP_AT_LEAST and len(self._heap) > 2 * len(self._timers):
+            self._sweep()
+
+    def _sweep(self) -> None:
+        """Drop the entries of timers that are gone, which may not come to the top for long."""
+        live: dict[Hashable, tuple[int, int, Hashable]] = {}
+        for entry in sorted(self._heap):
+            timer = self._timers.get(entry[2])
+            if timer is not None and timer.queued_ms == entry[0]:
+                live.setdefault(entry[2], entry)
+        self._heap = list(live.values())  # in order, which makes it a heap
