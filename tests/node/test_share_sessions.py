@@ -15,6 +15,7 @@ from strandline.protocol.messages.share_fetch import ShareFetchRequest
 from strandline.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from strandline.protocol.messages.write_share_group_state import StateBatch
 from strandline.sharing.records import ShareKey
+from tests.lines import lines_of
 from tests.node.messages import batch, produce
 from tests.node.share_members import GROUP, HeldWrites, ShareMember, form_group, topic_id_of
 from tests.node.world import World
@@ -199,3 +200,20 @@ def test_states_of_what_the_log_has_lost_end_before_a_member_gets_records(world:
     read = ask_for_state(world, ApiKey.READ_SHARE_GROUP_STATE, leader_epoch=0)
     [state] = read.state_batches
     assert (state.first_offset, state.last_offset, state.delivery_state) == (10, 19, 0)
+
+
+@pytest.mark.usefixtures("group")
+def test_the_end_of_a_session_beside_many_groups(world: World) -> None:
+    """All share partitions of the broker were looked at: two thousand sessions of a process that
+    ended beside ten thousand of them took six seconds."""
+    leading, replica = world.node.sharing.leading, world.node.replicas.leader("orders", 0)
+
+    def cost() -> int:
+        return lines_of(lambda: leading.release(GROUP, "m", world.now))
+
+    alone = cost()
+    for number in range(50):
+        leading.of(f"g{number}", replica, world.now)
+    assert cost() == alone
+    world.turn()
+    assert leading.all() == []

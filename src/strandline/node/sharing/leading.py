@@ -101,6 +101,8 @@ class LedSharePartitions:
         self._persister = persister
         self._led: dict[TopicPartition, dict[str, LedSharePartition]] = {}
         """By partition and group."""
+        self._by_group: dict[str, dict[TopicPartition, LedSharePartition]] = {}
+        """The same the other way round. No empty groups."""
 
     def all(self) -> list[LedSharePartition]:
         """Every share partition that is loaded, or being loaded."""
@@ -138,6 +140,7 @@ class LedSharePartitions:
         topic_id = NO_TOPIC_ID if topic is None else topic.topic_id
         key = ShareKey(group_id, topic_id, replica.topic_partition.partition)
         made = led[group_id] = LedSharePartition(key, replica)
+        self._by_group.setdefault(group_id, {})[replica.topic_partition] = made
         made.timer = DeadlineTimer(
             "share partition", self._timers, made.next_deadline, partial(self._tick, made)
         )
@@ -263,10 +266,9 @@ class LedSharePartitions:
     def group_is_idle(self, group_id: str, now: Instant) -> None:
         """No member of a group has a session here any more: its next one starts from what is
         stored, which may have been changed meanwhile."""
-        for led in self.all():
-            if led.key.group_id == group_id:
-                led.is_idle = True
-                self.changed(led, now)
+        for led in list(self._by_group.get(group_id, {}).values()):
+            led.is_idle = True
+            self.changed(led, now)
 
     def _is_there(self, led: LedSharePartition) -> bool:
         return self._led.get(led.replica.topic_partition, {}).get(led.key.group_id) is led
@@ -276,6 +278,10 @@ class LedSharePartitions:
         del self._led[at][led.key.group_id]
         if not self._led[at]:
             del self._led[at]
+        of_group = self._by_group[led.key.group_id]
+        del of_group[at]
+        if not of_group:
+            del self._by_group[led.key.group_id]
         led.error = code
         if led.timer is not None:
             led.timer.set()
@@ -316,8 +322,8 @@ class LedSharePartitions:
     def release(self, group_id: str, member_id: str, now: Instant) -> None:
         """A member has gone: what it had is available."""
         limits = self.limits_of(group_id)
-        for led in self.all():
-            if led.key.group_id == group_id and led.state is not None:
+        for led in list(self._by_group.get(group_id, {}).values()):
+            if led.state is not None:
                 led.state.release(member_id, limits)
                 self.changed(led, now)
 
