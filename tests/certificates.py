@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+from datetime import datetime
 from pathlib import Path
 
 import trustme
@@ -19,9 +20,20 @@ class Authority:
         self.path = directory / "authority.pem"
         self._authority.cert_pem.write_to_path(self.path)
 
-    def issue(self, name: str, *hosts: str) -> Certificate:
+    def issue(
+        self,
+        name: str,
+        *hosts: str,
+        not_before: datetime | None = None,
+        not_after: datetime | None = None,
+    ) -> Certificate:
         """A certificate for hosts, or for a client without any."""
-        issued = self._authority.issue_cert(*(hosts or ("client.example",)), common_name=name)
+        issued = self._authority.issue_cert(
+            *(hosts or ("client.example",)),
+            common_name=name,
+            not_before=not_before,
+            not_after=not_after,
+        )
         return Certificate(self._directory / name, issued, self._authority)
 
 

@@ -9,7 +9,7 @@ import ssl
 import struct
 import time
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from cryptography.x509.oid import NameOID
 
 from strandline.broker import handshakes
 from strandline.errors import ErrorCode, InvalidSetting
-from strandline.node.authentication.der import expires_ms
+from strandline.node.authentication.der import validity
 from strandline.protocol.messages import incremental_alter_configs as configs
 from strandline.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from strandline.protocol.messages.metadata import MetadataRequest
@@ -262,9 +262,35 @@ def test_dates_of_certificates() -> None:
             .sign(key, hashes.SHA256())
         )
         der = made.public_bytes(serialization.Encoding.DER)
-        assert expires_ms(der) == end.timestamp() * 1000
+        begin = datetime(1998, 1, 1, tzinfo=UTC)
+        assert validity(der) == (begin.timestamp() * 1000, end.timestamp() * 1000)
         with pytest.raises(ValueError, match="cut off"):
-            expires_ms(der[:100])
+            validity(der[:100])
+
+
+@pytest.mark.parametrize(
+    ("begins_in_days", "expires_in_days", "told"),
+    [
+        (-2, -1, "has expired: clients refuse it since 20"),
+        (1, 90, "is not valid before 20"),
+        (-2, 29, "expires 20"),
+        (-2, 31, None),
+    ],
+)
+def test_a_certificate_whose_time_is_not_now_is_a_notice_of_the_start(
+    tmp_path: Path, begins_in_days: int, expires_in_days: int, told: str | None
+) -> None:
+    day, now = timedelta(days=1), datetime.now(UTC)
+    own = Authority(tmp_path).issue(
+        "broker",
+        "127.0.0.1",
+        not_before=now + begins_in_days * day,
+        not_after=now + expires_in_days * day,
+    )
+    with LocalBroker(tmp_path / "data", *secured(own)) as broker:
+        notices = [each for each in broker.report.notices if "certificate" in each]
+    wanted = [] if told is None else [f"The certificate of the listener SSL ({own.both()}) {told}"]
+    assert [each[: len(begin)] for each, begin in zip(notices, wanted, strict=True)] == wanted
 
 
 # -- Clients that mean no good -------------------------------------------------------------------
@@ -352,6 +378,10 @@ def test_who_says_nothing_makes_room_for_others(
             ("{own}", "listener.name.ssl.ssl.keystore.certificate.chain=x"),
             "exclude each other",
         ),
+        (("{stranger}",), "stranger.pem): the private key is not that of the certificate."),
+        (("{locked}",), "is encrypted, and its password (ssl.key.password) is missing."),
+        (("{locked}", "ssl.key.password=x"), "its password (ssl.key.password) is wrong."),
+        (("{cut}",), "cut.pem): the certificate or its private key cannot be read as PEM text"),
     ],
 )
 def test_what_cannot_be_used_is_refused_by_name(
@@ -359,12 +389,17 @@ def test_what_cannot_be_used_is_refused_by_name(
 ) -> None:
     java = tmp_path / "store.jks"
     java.write_bytes(b"\xfe\xed\xfe\xed")
-    given = [
-        each.format(own=f"ssl.keystore.location={certificate.both()}", jks=java)
-        if "{" in each
-        else each
-        for each in settings
-    ]
+    wrong = {
+        "stranger": Authority(tmp_path).issue("other", "localhost").key_pem()
+        + certificate.chain_pem,
+        "locked": certificate.key_pem("secret") + certificate.chain_pem,
+        "cut": certificate.key_pem() + certificate.chain_pem[:200],
+    }
+    for name, text in wrong.items():
+        (tmp_path / f"{name}.pem").write_text(text)
+    named = {name: f"ssl.keystore.location={tmp_path / name}.pem" for name in wrong}
+    named["own"] = f"ssl.keystore.location={certificate.both()}"
+    given = [each.format(**named, jks=java) if "{" in each else each for each in settings]
     with pytest.raises(InvalidSetting, match=re.escape(told)):
         LocalBroker(tmp_path / "data", "listeners=SSL://127.0.0.1:0", *given)
 

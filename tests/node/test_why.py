@@ -471,14 +471,26 @@ def _(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
 def _(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     now_ms, day_ms = cluster.world.now.wall_ms, 86_400_000
     own = [
-        Certificate(listener=name, subject=f"CN={name}", expires_wall_ms=now_ms + days * day_ms)
-        for name, days in (("SOON", 29), ("LATER", 31), ("PAST", -1))
+        Certificate(
+            listener=name,
+            subject=f"CN={name}",
+            kept_in=f"/{name}.pem",
+            begins_wall_ms=now_ms + begins * day_ms,
+            expires_wall_ms=now_ms + expires * day_ms,
+        )
+        for name, begins, expires in (
+            ("SOON", -9, 29),
+            ("LATER", -9, 31),
+            ("PAST", -9, -1),
+            ("EARLY", 1, 31),
+        )
     ]
     cluster.world.node.parts.certificates = lambda: own
     found = [each for each in why(cluster.world) if each["rule"] == "certificate-expires"]
     assert [each["about"] for each in found] == [
-        f"listener {name} of broker 1" for name in ("SOON", "PAST")
+        f"listener {name} of broker 1" for name in ("SOON", "PAST", "EARLY")
     ]
+    assert found[1]["cause"].startswith("its certificate (/PAST.pem) has expired")
 
 
 @causes("change-refused", ErrorCode.STALE_BROKER_EPOCH)

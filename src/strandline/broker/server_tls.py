@@ -79,3 +79,15 @@ class ServerTls:
         """What the listeners show, by their names."""
         found = (self.listeners[name].certificates.own for name in sorted(self.listeners))
         return [each for each in found if each is not None]
+
+    def notices(self, wall_ms: int) -> list[str]:
+        """Sentences about certificates that clients refuse, or will soon."""
+        if not self.listeners:
+            return []
+        from strandline.node.authentication.certificate_time import untimely
+
+        return [
+            f"The certificate of the listener {each.listener} ({each.kept_in}) {wrong.sentence}."
+            for each in self.own_certificates()
+            if (wrong := untimely(each, wall_ms)) is not None
+        ]

@@ -134,6 +134,7 @@ class _Start:
         """All steps, in order."""
         check_formats(self._files, self._config.log_dirs)
         tls = ServerTls.of(self._config)
+        self._directories.notices.extend(tls.notices(read_clock().wall_ms))
         self._check_login()
         if self._config.authorizer_class_name and self._config.strandline_audit_log_path:
             from strandline.broker.audit_file import open_audit_file

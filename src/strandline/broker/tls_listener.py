@@ -23,7 +23,7 @@ from strandline.client.security.tls import context_of
 from strandline.config.listener_changes import CERTIFICATES
 from strandline.config.listener_settings import ListenerSettings
 from strandline.errors import InvalidSetting
-from strandline.node.authentication.der import expires_ms
+from strandline.node.authentication.der import validity
 from strandline.node.authentication.distinguished_name import subject_of
 from strandline.node.authentication.principal_rules import PrincipalRules
 from strandline.node.status import broker_document
@@ -156,10 +156,13 @@ def own_facts(settings: ListenerSettings) -> broker_document.Certificate | None:
         return None
     certificate = own_certificate(chain)
     try:
+        counts = validity(certificate)
         return broker_document.Certificate(
             listener=settings.listener,
             subject=subject_of(certificate),
-            expires_wall_ms=expires_ms(certificate),
+            kept_in=chain.path or chain.setting,
+            begins_wall_ms=counts.begins_ms,
+            expires_wall_ms=counts.expires_ms,
         )
     except ValueError as error:
         raise InvalidSetting(chain.setting, f"{chain.setting}: {error}") from error

@@ -39,7 +39,7 @@ def trust(context: ssl.SSLContext, store: Store) -> None:
         context.load_verify_locations(cadata=pem)
     except (ssl.SSLError, ValueError) as error:
         raise InvalidSetting(
-            store.setting, f"{store.setting} holds no certificates in PEM form: {reason_of(error)}."
+            store.setting, f"{_named(store)} holds no certificates in PEM form: {reason_of(error)}."
         ) from error
 
 
@@ -53,7 +53,7 @@ def identify(
     if own_key is None and "PRIVATE KEY-----" not in certificates:
         raise InvalidSetting(
             chain.setting,
-            f"{chain.setting} holds a certificate without its private key: name that with "
+            f"{_named(chain)} holds a certificate without its private key: name that with "
             "ssl.keystore.key or ssl.key.location.",
         )
     with _written(certificates + "\n" + (own_key or "")) as path:
@@ -61,12 +61,22 @@ def identify(
             # A callback that has no password would ask at the terminal.
             context.load_cert_chain(path, password=password.reveal if password else lambda: "")
         except (ssl.SSLError, ValueError) as error:
-            raise InvalidSetting(
-                chain.setting,
-                f"{chain.setting}: certificate and key cannot be used ({reason_of(error)}): they "
-                "are not PEM texts, the key is another certificate's, or its password is wrong or "
-                "missing.",
-            ) from error
+            wrong = _wrong(error, own_key or certificates, password)
+            raise InvalidSetting(chain.setting, f"{_named(chain)}: {wrong}.") from error
+
+
+def _wrong(error: Exception, key: str, password: Secret | None) -> str:
+    """Why OpenSSL takes no certificate with this key. Of most it says no more than "PEM lib"."""
+    if getattr(error, "reason", None) == "KEY_VALUES_MISMATCH":
+        return "the private key is not that of the certificate"
+    if "ENCRYPTED" in key:
+        is_missing = "is missing" if password is None else "is wrong"
+        return f"the private key is encrypted, and its password (ssl.key.password) {is_missing}"
+    return f"the certificate or its private key cannot be read as PEM text ({reason_of(error)})"
+
+
+def _named(store: Store) -> str:
+    return store.setting if store.path is None else f"{store.setting} ({store.path})"
 
 
 def own_certificate(store: Store) -> bytes:
@@ -80,7 +90,7 @@ def own_certificate(store: Store) -> bytes:
         return ssl.PEM_cert_to_DER_cert(text[start : end + len(_END)])
     except ValueError as error:
         raise InvalidSetting(
-            store.setting, f"{store.setting} holds no certificate in PEM form."
+            store.setting, f"{_named(store)} holds no certificate in PEM form."
         ) from error
 
 
@@ -106,7 +116,7 @@ def _own(store: Store) -> tuple[str, str | None]:
     from cryptography.hazmat.primitives import serialization
 
     if unpacked.cert is None or unpacked.key is None:
-        raise InvalidSetting(store.setting, f"{store.setting} has no certificate with its key.")
+        raise InvalidSetting(store.setting, f"{_named(store)} has no certificate with its key.")
     key = unpacked.key.private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.PKCS8,
@@ -128,7 +138,7 @@ def _unpacked(store: Store, content: bytes) -> PKCS12KeyAndCertificates:
     if content.startswith(_JKS):
         raise InvalidSetting(
             store.setting,
-            f"{store.setting} is a Java keystore (JKS), which only Java reads. Convert it: keytool "
+            f"{_named(store)} is a Java keystore (JKS), which only Java reads. Convert it: keytool "
             f"-importkeystore -srckeystore {store.path} -destkeystore store.p12 -deststoretype "
             "PKCS12",
         )
@@ -137,7 +147,7 @@ def _unpacked(store: Store, content: bytes) -> PKCS12KeyAndCertificates:
     except ImportError as error:
         raise InvalidSetting(
             store.setting,
-            f"{store.setting} holds no PEM text. A PKCS#12 file needs the package cryptography: "
+            f"{_named(store)} holds no PEM text. A PKCS#12 file needs the package cryptography: "
             "pip install 'strandline[pkcs12]'",
         ) from error
     password = None if store.password is None else store.password.reveal().encode()
@@ -146,7 +156,7 @@ def _unpacked(store: Store, content: bytes) -> PKCS12KeyAndCertificates:
     except ValueError as error:
         raise InvalidSetting(
             store.setting,
-            f"{store.setting} holds neither PEM text nor a PKCS#12 file of that password.",
+            f"{_named(store)} holds neither PEM text nor a PKCS#12 file of that password.",
         ) from error
 
 

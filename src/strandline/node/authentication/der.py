@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 _SEQUENCE, _VERSION, _UTC_TIME = 0x30, 0xA0, 0x17
 VALIDITY: Final = 3
@@ -13,9 +13,21 @@ SUBJECT: Final = 4
 """
 
 
-def expires_ms(certificate: bytes) -> int:
-    """When a certificate in DER expires, in milliseconds since 1970. Raises `ValueError`."""
-    (_, (tag, text, _)) = elements(field_of(certificate, VALIDITY))
+class Validity(NamedTuple):
+    """From when until when a certificate counts, in milliseconds since 1970."""
+
+    begins_ms: int
+    expires_ms: int
+
+
+def validity(certificate: bytes) -> Validity:
+    """When a certificate in DER begins to count and expires. Raises `ValueError`."""
+    begins, expires = elements(field_of(certificate, VALIDITY))
+    return Validity(_moment_ms(begins), _moment_ms(expires))
+
+
+def _moment_ms(field: tuple[int, bytes, int]) -> int:
+    tag, text, _ = field
     digits = text.decode("ascii")
     if tag == _UTC_TIME:  # two digits of the year: those from 50 on are of the last century
         digits = ("19" if digits >= "50" else "20") + digits

@@ -174,4 +174,6 @@ class Certificate:
 
     listener: str = fact("its name")
     subject: str = fact("whose certificate it is")
+    kept_in: str = fact("the file that it is in, or the setting that has its text")
+    begins_wall_ms: int = fact("from when on it counts; clients refuse it before")
     expires_wall_ms: int = fact("when it expires; then clients refuse it")

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from typing import Final
 
 from strandline.errors import ErrorCode
+from strandline.node.authentication.certificate_time import untimely
 from strandline.node.status.history import Kind
 from strandline.node.why.rule import Finding, Rule, Scope
 from strandline.node.why.scene import Scene, refusal_evidence
-
-_CERTIFICATE_SOON_MS: Final = 30 * 86_400_000
 
 
 def no_controller(scene: Scene) -> Iterator[Finding]:
@@ -92,15 +90,13 @@ def certificate_expires(scene: Scene) -> Iterator[Finding]:
     """Certificates of this broker that clients refuse, or will soon."""
     certificates = scene.node.certificates
     for each in [] if certificates is None else certificates():
-        left_ms = each.expires_wall_ms - scene.now.wall_ms
-        if left_ms > _CERTIFICATE_SOON_MS:
+        wrong = untimely(each, scene.now.wall_ms)
+        if wrong is None:
             continue
-        moment = datetime.fromtimestamp(each.expires_wall_ms / 1000, UTC)
-        verb = "expires" if left_ms > 0 else "has expired: clients refuse it since"
         yield Finding(
             f"listener {each.listener} of broker {scene.node.broker_id}",
-            f"its certificate {verb} {moment:%Y-%m-%d %H:%M} UTC",
-            each.expires_wall_ms if left_ms <= 0 else None,
+            f"its certificate ({each.kept_in}) {wrong.sentence}",
+            wrong.since_wall_ms,
             (f"it is that of {each.subject or 'nothing that has a name'}",),
         )
 
@@ -161,11 +157,11 @@ RULES: Final = (
     CHANGE_REFUSED,
     Rule(
         "certificate-expires",
-        "The certificate of a listener has expired, or does within 30 days",
+        "The certificate of a listener has expired, does within 30 days, or does not count yet",
         Scope.CLUSTER,
         (),
-        "Clients, and brokers among themselves, refuse a certificate whose time is over. Links and "
-        "connections that are open stay.",
+        "Clients, and brokers among themselves, refuse a certificate whose time is over or has not "
+        "come. Links and connections that are open stay.",
         "Put a new certificate into the file that is named; it is read again without a restart. A "
         "certificate in the settings themselves changes at a restart.",
         ("ssl.keystore.location", "ssl.keystore.certificate.chain"),
