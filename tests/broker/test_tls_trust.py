@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import ssl
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,11 @@ from typing import Any
 import pytest
 
 from strandline.broker.tls_listener import TlsListener
+from strandline.client.cluster import ClusterClient
+from strandline.client.inspection import answers_of, inspect_each
+from strandline.client.security.names import security_of
+from strandline.client.settings import Address, ClientSettings
+from strandline.errors import AuthenticationFailed
 from strandline.protocol.messages.metadata import MetadataRequest
 from tests.broker.harness import LocalBroker
 from tests.broker.test_tls import TlsWire, context_of, port_of, principals, secured
@@ -80,3 +86,49 @@ def test_a_client_whose_handshake_cannot_be_begun_is_sent_away(
             assert broker.call(lambda: server._limits._count) == 0
         with TlsWire(port, context_of(authority)) as wire:
             assert wire.ask(MetadataRequest(topics=None), 9).brokers
+
+
+@pytest.mark.parametrize(
+    ("stranger", "told", "cause"),
+    [
+        (
+            False,
+            "the broker demands a client certificate (ssl.client.auth=required): set "
+            "ssl.keystore.location",
+            "it shows no certificate, which ssl.client.auth=required demands",
+        ),
+        (True, "of an authority that the broker's ssl.truststore.location has", "not accepted"),
+    ],
+)
+def test_a_client_without_a_certificate_that_counts_is_told_what_it_lacks(
+    tmp_path: Path,
+    authority: Authority,
+    certificate: Certificate,
+    stranger: bool,
+    told: str,
+    cause: str,
+) -> None:
+    """By the sentence of the client, and by `why` of the broker."""
+    asked = ("listener.name.ssl.ssl.client.auth=required",)
+    trusted = f"ssl.truststore.location={authority.path}"
+    (tmp_path / "other").mkdir()
+    own = Authority(tmp_path / "other").issue("bob") if stranger else None
+    config = {"security.protocol": "SSL", "ssl.truststore.location": str(authority.path)}
+    if own is not None:
+        config["ssl.keystore.location"] = str(own.both())
+    security = security_of(config)
+    with LocalBroker(tmp_path / "data", *secured(certificate, *asked, trusted)) as broker:
+        settings = ClientSettings(security=security)
+        address = Address("127.0.0.1", port_of(broker, "SSL"))
+        with (
+            ClusterClient([address], settings) as client,
+            pytest.raises(AuthenticationFailed, match=re.escape(told)),
+        ):
+            client.refresh()
+        plain = Address("127.0.0.1", port_of(broker, "PLAINTEXT"))
+        with ClusterClient([plain]) as client:
+            (found,) = answers_of(inspect_each(client, "why")).values()
+    (finding,) = found["findings"]
+    assert finding["rule"] == "handshake-failed"
+    assert cause in finding["cause"]
+    assert finding["about"] == "the client at 127.0.0.1, by listener SSL"

@@ -17,6 +17,7 @@ from strandline.config.checks import AUTHORIZERS
 from strandline.config.load import load_broker_config
 from strandline.errors import ErrorCode
 from strandline.node import coordinator_loading
+from strandline.node.authentication.failed_handshakes import HandshakeKind
 from strandline.node.authorization.authority import Authority
 from strandline.node.outbox import Origin, Refused
 from strandline.node.status.broker_document import Certificate
@@ -491,6 +492,12 @@ def _(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
         f"listener {name} of broker 1" for name in ("SOON", "PAST", "EARLY")
     ]
     assert found[1]["cause"].startswith("its certificate (/PAST.pem) has expired")
+
+
+@causes("handshake-failed")
+def _(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    kind = HandshakeKind("SSL", "10.0.0.7", "peer did not return a certificate")
+    cluster.world.node.authentication.handshake_failed(kind, cluster.world.now)
 
 
 @causes("change-refused", ErrorCode.STALE_BROKER_EPOCH)

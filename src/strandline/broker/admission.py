@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from strandline.broker.handshakes import Handshakes, reason_of
 from strandline.broker.streams import PlainStream, Stream, TlsStream
 from strandline.broker.tls_socket import TlsSocket
+from strandline.node.authentication.failed_handshakes import HandshakeKind
 from strandline.node.sparing_log import SparingLog
 from strandline.types import ANONYMOUS, Principal
 
@@ -29,8 +30,7 @@ Admitted: TypeAlias = Callable[[Stream, str, str, Principal], None]
 
 
 class Admission:
-    """See the module. `left` is told of clients that do not come in after all: the address, and the
-    name of the listener."""
+    """See the module. `left` is told of clients that do not come in after all, and why."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class Admission:
         handshakes: Handshakes,
         timeout_s: float,
         admitted: Admitted,
-        left: Callable[[str, str], None],
+        left: Callable[[HandshakeKind], None],
     ) -> None:
         """`tls` are the listeners with TLS, by their names."""
         self.failed = 0
@@ -89,11 +89,12 @@ class Admission:
 
     def _refuse(self, host: str, listener: str, error: OSError) -> None:
         self.failed += 1
-        self._left(host, listener)
+        reason = reason_of(error)
+        self._left(HandshakeKind(listener, host, reason))
         self._failures.info(
             time.monotonic_ns() // 1_000_000,
             "The TLS handshake with %s on the listener %s failed: %s",
             host,
             listener,
-            reason_of(error),
+            reason,
         )

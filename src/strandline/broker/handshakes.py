@@ -181,6 +181,8 @@ class Handshakes:
 def reason_of(error: OSError) -> str:
     """What OpenSSL or the system says of a failure."""
     reason = getattr(error, "reason", None)
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"certificate verify failed: {error.verify_message}"
     if reason:
         return str(reason).replace("_", " ").lower()  # OpenSSL's constants
     return str(error.strerror or error)

@@ -31,6 +31,7 @@ from strandline.broker.transport import Transport
 from strandline.broker.transport_host import Watched
 from strandline.broker.turns import Turns
 from strandline.cluster.store import Changes, Store
+from strandline.node.authentication.failed_handshakes import HandshakeKind
 from strandline.node.connection import Connection
 from strandline.node.effects import (
     Ask,
@@ -251,11 +252,12 @@ class Server:
         self._transports[connection.id] = transport
         transport.update_watch()
 
-    def _left(self, host: str, listener: str) -> None:
+    def _left(self, kind: HandshakeKind) -> None:
         """A client has not come in: its TLS handshake failed."""
-        self._suspects.note(host, self.turns.tick().monotonic_ms)
-        self._acceptor.left(host, listener)
-        self._node.authentication.count(listener, "TLS", failed=True)
+        now = self.turns.tick()
+        self._suspects.note(kind.host, now.monotonic_ms)
+        self._acceptor.left(kind.host, kind.listener)
+        self._node.authentication.handshake_failed(kind, now)
 
     def _hang_up(self, listener: str) -> None:
         """A listener is closed."""

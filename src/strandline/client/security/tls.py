@@ -8,10 +8,32 @@ from __future__ import annotations
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
 
 from strandline.client.security.settings import Tls
 from strandline.client.security.stores import VERSIONS, identify, reason_of, trust
 from strandline.errors import AuthenticationFailed, ErrorCode, ProtocolError
+
+_NOT_TRUSTED: Final = (
+    "the broker does not accept the client's certificate (ssl.keystore.location): it must be valid "
+    "and of an authority that the broker's ssl.truststore.location has"
+)
+_ALERTS: Final = {
+    "CERTIFICATE_REQUIRED": "the broker demands a client certificate (ssl.client.auth=required): "
+    "set ssl.keystore.location to a PEM file with the client's private key and certificate",
+    "UNKNOWN_CA": _NOT_TRUSTED,
+    "BAD_CERTIFICATE": _NOT_TRUSTED,
+    "UNSUPPORTED_CERTIFICATE": _NOT_TRUSTED,
+    "CERTIFICATE_REVOKED": _NOT_TRUSTED,
+    "CERTIFICATE_EXPIRED": "the client's certificate (ssl.keystore.location) has expired",
+    "CERTIFICATE_UNKNOWN": _NOT_TRUSTED,
+    "PROTOCOL_VERSION": "the broker takes other versions of TLS: see ssl.enabled.protocols",
+}
+"""What an alert of the broker means, by the end of OpenSSL's name for it."""
+_OTHER_ALERT: Final = (
+    "the broker refused it; it may demand a client certificate (ssl.keystore.location) or another "
+    "version of TLS"
+)
 
 
 def context_of(tls: Tls) -> ssl.SSLContext:
@@ -62,10 +84,9 @@ def failed(address: object, error: OSError) -> ProtocolError:
             f"{where}: it does not speak TLS on this port. Is security.protocol right?",
         )
     if "ALERT" in reason:
+        told = next((told for end, told in _ALERTS.items() if reason.endswith(end)), _OTHER_ALERT)
         return AuthenticationFailed(
-            ErrorCode.NETWORK_EXCEPTION,
-            f"{where}: the broker refused it ({reason_of(error)}). It may demand a client "
-            "certificate (ssl.keystore.location), or another version of TLS.",
+            ErrorCode.NETWORK_EXCEPTION, f"{where} ({reason_of(error)}): {told}."
         )
     if "EOF" in reason:
         return ProtocolError(

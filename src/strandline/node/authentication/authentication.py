@@ -16,6 +16,7 @@ from strandline.cluster.scram_credentials import ScramCredential, ScramMechanism
 from strandline.cluster.znodes import ConfigResource, ResourceKind
 from strandline.errors import InvalidSetting, InvariantViolated
 from strandline.node.authentication.delegation_tokens import DelegationTokens
+from strandline.node.authentication.failed_handshakes import FailedHandshakes, HandshakeKind
 from strandline.node.connection import Connection
 from strandline.node.metadata import Metadata
 from strandline.node.outbox import Outbox
@@ -54,6 +55,7 @@ class Authentication:
         self.outbox = outbox
         self.failures = SparingLog(log)
         self.attempts: Counter[Attempts] = Counter()
+        self.handshakes = FailedHandshakes()
         self.serve: Callable[[Connection, memoryview, Instant], None] = _nothing
         """How the node handles a request."""
         self._metadata = metadata
@@ -126,6 +128,11 @@ class Authentication:
     def count(self, listener: str, mechanism: str, *, failed: bool) -> None:
         """An authentication has ended."""
         self.attempts[Attempts(listener, mechanism, failed)] += 1
+
+    def handshake_failed(self, kind: HandshakeKind, now: Instant) -> None:
+        """A client has not come in: its TLS handshake failed."""
+        self.count(kind.listener, "TLS", failed=True)
+        self.handshakes.note(kind, now)
 
     @property
     def failure_delay_ms(self) -> int:

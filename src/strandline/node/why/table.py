@@ -8,6 +8,7 @@ from strandline.errors import ErrorCode
 from strandline.node.why import (
     cluster_rules,
     group_rules,
+    handshake_rules,
     leader_rules,
     log_move_rules,
     partition_rules,
@@ -28,6 +29,7 @@ RULES: Final[tuple[Rule, ...]] = (
     *transaction_rules.RULES,
     *group_rules.RULES,
     *cluster_rules.RULES,
+    *handshake_rules.RULES,
     *permission_rules.RULES,
 )
 BY_CODE: Final[dict[ErrorCode, Rule]] = {code: rule for rule in RULES for code in rule.codes}
