@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from strandline.broker.durable_tree import JOURNAL
+from strandline.broker.durable_tree import JOURNAL, SNAPSHOT
 from strandline.broker.embedded_client import EmbeddedClient
 from strandline.broker.embedded_store import EmbeddedStore
-from strandline.cluster.journal_format import DamagedJournal
+from strandline.cluster.journal_format import JOURNAL_HEADER, DamagedJournal, encode_snapshot
 from strandline.cluster.store import (
     Changes,
     Create,
@@ -23,6 +23,7 @@ from strandline.cluster.store import (
     SetData,
     StoreUnavailable,
 )
+from strandline.cluster.tree import NodeTree
 from strandline.storage.files import LockHeld
 from strandline.storage.memory_files import MemoryFiles
 from strandline.storage.real_files import RealFiles
@@ -132,6 +133,21 @@ def test_one_process_at_a_time(tmp_path: Path) -> None:
             EmbeddedStore(RealFiles(), str(tmp_path))
 
     run(scenario, tmp_path)
+
+
+def test_other_users_cannot_read_the_metadata(tmp_path: Path) -> None:
+    """It holds the salted keys of SCRAM. What a former version left readable is closed."""
+
+    async def scenario(store: EmbeddedStore) -> None:
+        view = await store.load(lambda changes: None)
+        assert view is not None
+
+    (tmp_path / SNAPSHOT).write_bytes(encode_snapshot(NodeTree()))
+    (tmp_path / JOURNAL).write_bytes(JOURNAL_HEADER)
+    for name in (SNAPSHOT, JOURNAL):
+        (tmp_path / name).chmod(0o644)
+    run(scenario, tmp_path)
+    assert [(tmp_path / name).stat().st_mode & 0o777 for name in (SNAPSHOT, JOURNAL)] == [0o600] * 2
 
 
 def test_a_store_that_cannot_be_read_gives_its_lock_back(tmp_path: Path) -> None:

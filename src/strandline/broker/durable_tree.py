@@ -2,8 +2,8 @@
 
 Two files in one directory keep it: `metadata.journal`, to which every transaction is appended and
 synced before any client gets the answer, and `metadata.snapshot`, which replaces the journal when
-that has grown (see `cluster.journal_format` for the bytes). `embedded_store` offers it to the
-brokers of a process.
+that has grown (see `cluster.journal_format` for the bytes). They hold the salted keys of SCRAM, so
+only their user can read them. `embedded_store` offers it to the brokers of a process.
 
 Theory: multis that arrive while a write is under way wait and are written together, in one frame
 with one sync. They are decided in the order of their arrival when their write begins, so the tree
@@ -336,6 +336,7 @@ class DurableTree:
     def _read_snapshot(self) -> NodeTree:
         if not self._files.exists(self._snapshot_path):
             return NodeTree()
+        self._files.keep_secret(self._snapshot_path)  # former versions left it to the umask
         return decode_snapshot(self._files.read_bytes(self._snapshot_path))
 
     def _read_journal(self) -> tuple[File, int, int]:
@@ -365,7 +366,7 @@ class DurableTree:
     def _write_new(self, path: str, data: bytes) -> None:
         """Replace a file, by one that no earlier attempt may have failed to sync either."""
         self._files.remove(path + ".tmp")
-        self._files.write_atomically(path, data)
+        self._files.write_atomically(path, data, is_secret=True)
 
     def _open_journal(self) -> File:
         journal = self._files.open(self._journal_path)

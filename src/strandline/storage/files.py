@@ -167,9 +167,13 @@ class Files(Protocol):
     def read_bytes(self, path: str) -> bytes:
         """The whole contents. Raises `MissingFile`."""
 
-    def write_atomically(self, path: str, data: bytes) -> None:
+    def write_atomically(self, path: str, data: bytes, *, is_secret: bool = False) -> None:
         """Replace or create the file so that a crash at any moment leaves the old or the new
-        contents: write `<path>.tmp`, sync it, rename it, sync the directory."""
+        contents: write `<path>.tmp`, sync it, rename it, sync the directory. What is secret, other
+        users cannot read, unless there was a `<path>.tmp`."""
+
+    def keep_secret(self, path: str) -> None:
+        """From now on, other users of the machine cannot read the file."""
 
     def write_synced(self, path: str, data: bytes) -> None:
         """Make a file with these contents, or give it them, durably. May run in any thread.

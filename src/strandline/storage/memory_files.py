@@ -164,11 +164,15 @@ class MemoryFiles:
         contents = self._contents(path, self.find(path))
         return contents.read(0, contents.size)
 
-    def write_atomically(self, path: str, data: bytes) -> None:
+    def write_atomically(self, path: str, data: bytes, *, is_secret: bool = False) -> None:
+        del is_secret  # there are no users
         temporary = path + ".tmp"
         self.write_synced(temporary, data)
         self.rename(temporary, path)
         self.sync_directory(parent_of(path))
+
+    def keep_secret(self, path: str) -> None:
+        pass
 
     def write_synced(self, path: str, data: bytes) -> None:
         file = self.open(path, create=True)

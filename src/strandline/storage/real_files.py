@@ -36,6 +36,9 @@ from strandline.storage.system_calls import (
 
 OPEN_HANDLES_DEFAULT: Final = 64
 """For work that has a budget of its own; a broker gives its files what it may have."""
+_READABLE: Final = 0o644
+"""Less what the umask takes, as of Kafka's files."""
+_SECRET: Final = 0o600
 
 
 def storage_error(
@@ -255,8 +258,8 @@ class RealFiles:
             raise storage_error("create", path, error) from error
         return RealFile(path, 0, self._handles)
 
-    def _open(self, path: str, flags: int) -> int:
-        return self._handles.call(lambda: os.open(path, flags | os.O_CLOEXEC, 0o644))
+    def _open(self, path: str, flags: int, mode: int = _READABLE) -> int:
+        return self._handles.call(lambda: os.open(path, flags | os.O_CLOEXEC, mode))
 
     def read_bytes(self, path: str) -> bytes:
         try:
@@ -265,18 +268,27 @@ class RealFiles:
         except OSError as error:
             raise storage_error("read", path, error) from error
 
-    def write_atomically(self, path: str, data: bytes) -> None:
+    def write_atomically(self, path: str, data: bytes, *, is_secret: bool = False) -> None:
         temporary = path + ".tmp"
-        self.write_synced(temporary, data)
+        self._write_synced(temporary, data, _SECRET if is_secret else _READABLE)
         try:
             os.replace(temporary, path)
         except OSError as error:
             raise storage_error("write", path, error) from error
         self.sync_directory(parent_of(path))
 
-    def write_synced(self, path: str, data: bytes) -> None:
+    def keep_secret(self, path: str) -> None:
         try:
-            with open(self._open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as file:
+            os.chmod(path, _SECRET)
+        except OSError as error:
+            raise storage_error("keep others from", path, error) from error
+
+    def write_synced(self, path: str, data: bytes) -> None:
+        self._write_synced(path, data, _READABLE)
+
+    def _write_synced(self, path: str, data: bytes, mode: int) -> None:
+        try:
+            with open(self._open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:
                 file.write(data)
                 file.flush()
                 sync_all(file.fileno())
