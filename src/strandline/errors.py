@@ -299,6 +299,11 @@ class InvalidSetting(StrandlineError):
         self.name = name
 
 
+class CannotListen(InvalidSetting):
+    """No socket can listen at an address that is well formed: it is taken, or not this machine's.
+    Another moment, or another address, will do."""
+
+
 class StorageError(StrandlineError):
     """A disk operation failed. Retriable for clients, who see KAFKA_STORAGE_ERROR."""
 

@@ -165,6 +165,19 @@ def test_an_address_that_is_in_use(serve: Callable[..., Any], tmp_path: Path) ->
     assert "Traceback" not in ended.stderr
 
 
+@pytest.mark.parametrize("more", [(), ("--processes",)])
+def test_a_setting_that_is_found_wrong_at_the_start(tmp_path: Path, more: tuple[str, ...]) -> None:
+    """As one that is found wrong before: the command line is to be changed, but not the address."""
+    store = tmp_path / "none.pem"
+    ended = run(
+        *("--data-dir", str(tmp_path / "data"), "--set", "listeners=SSL://127.0.0.1:0"),
+        *("--set", f"ssl.keystore.location={store}", *more),
+    )
+    assert ended.returncode == 2
+    assert f"the file {store} cannot be read: No such file or directory." in ended.stderr
+    assert "--listen" not in ended.stderr
+
+
 def test_a_properties_file_and_its_warnings(serve: Callable[..., Any], tmp_path: Path) -> None:
     config = tmp_path / "server.properties"
     config.write_text(

@@ -11,7 +11,7 @@ from typing import Any, Final
 from strandline.cluster.znodes import Endpoint
 from strandline.config.broker import BrokerConfig
 from strandline.config.listeners import ANY_INTERFACE, Listener
-from strandline.errors import InvalidSetting
+from strandline.errors import CannotListen, InvalidSetting
 
 _IPV4_IN_IPV6: Final = "::ffff:"
 _NOT_HERE: Final = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
@@ -19,7 +19,7 @@ _NOT_HERE: Final = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
 
 
 def bind(listener: Listener, config: BrokerConfig) -> socket.socket:
-    """A listening socket. Raises `InvalidSetting` with the address when it cannot be had."""
+    """A listening socket. Raises `CannotListen` with the address when it cannot be had."""
     buffers = (
         (socket.SO_SNDBUF, config.socket_send_buffer_bytes),
         (socket.SO_RCVBUF, config.receive_buffer_bytes(listener)),
@@ -32,7 +32,7 @@ def bind(listener: Listener, config: BrokerConfig) -> socket.socket:
             sock.close()
             raise
     except OSError as error:
-        raise InvalidSetting(
+        raise CannotListen(
             "listeners", f"listeners: {listener} cannot be bound: {error.strerror or error}."
         ) from error
     return sock

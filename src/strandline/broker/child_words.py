@@ -25,7 +25,13 @@ from typing import Any, Final
 from strandline.broker.start_report import StartReport
 from strandline.cluster.store import StoreError, StoreUnavailable
 from strandline.config.listeners import Listener
-from strandline.errors import InvalidSetting, MalformedFrame, StorageError, StrandlineError
+from strandline.errors import (
+    CannotListen,
+    InvalidSetting,
+    MalformedFrame,
+    StorageError,
+    StrandlineError,
+)
 from strandline.storage.files import LockHeld
 
 LINE_BYTES_MAX: Final = 16 << 20
@@ -106,17 +112,16 @@ def read_failure(said: Mapping[str, Any]) -> StrandlineError:
     """What kept a broker from starting, as it was raised there."""
     text = str(said["text"])
     error: StrandlineError
-    if said["kind"] == "setting":
-        error = InvalidSetting(str(said["setting"]), text)
-    else:
-        _, made = _KINDS.get(str(said["kind"]), (StrandlineError, StrandlineError))
-        error = made(text)
+    _, made = _KINDS.get(str(said["kind"]), (StrandlineError, StrandlineError))
+    is_setting = issubclass(made, InvalidSetting)
+    error = made(str(said["setting"]), text) if is_setting else made(text)
     if said["errno"] is not None:
         error.__cause__ = OSError(said["errno"], os.strerror(said["errno"]))
     return error
 
 
 _KINDS: Final[Mapping[str, tuple[type[StrandlineError], Any]]] = {
+    "address": (CannotListen, CannotListen),
     "setting": (InvalidSetting, InvalidSetting),
     "lock": (LockHeld, LockHeld),
     "storage": (StorageError, StorageError),

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from strandline.config.loopback import loopback
-from strandline.errors import InvalidSetting
+from strandline.errors import CannotListen
 from strandline.ui.lab.building import build, built
 from strandline.ui.lab.pyodide import CannotBuild
 from strandline.ui.lab.serving import serving
@@ -54,5 +54,5 @@ def learn(port: int, opens: bool, directory: Path | None) -> None:
                 webbrowser.open(address)
             with suppress(KeyboardInterrupt):
                 server.serve_forever()
-    except (CannotBuild, InvalidSetting) as error:
+    except (CannotBuild, CannotListen) as error:
         raise click.ClickException(str(error)) from error

@@ -27,7 +27,7 @@ from strandline.cli.started import STARTED_S
 from strandline.cluster.store import StoreError
 from strandline.config.listeners import ANY_INTERFACE, Listener, host_and_port
 from strandline.config.loopback import IPV6, loopback
-from strandline.errors import InvalidSetting, StorageError, StrandlineError
+from strandline.errors import CannotListen, InvalidSetting, StorageError, StrandlineError
 from strandline.records._kernels import are_switched_off, missing, sentence_about
 from strandline.storage.files import LockHeld
 from strandline.version import VERSION
@@ -170,12 +170,13 @@ async def _start(start: Callable[[], Awaitable[RunningBrokers]]) -> RunningBroke
     """Start; what can go wrong becomes a sentence with a hint."""
     try:
         return await start()
+    except CannotListen as error:
+        example = f"[{IPV6}]:9092" if loopback() == IPV6 else "HOST:PORT"
+        raise click.ClickException(
+            f"{error} Choose another address with --listen {example} or the setting listeners."
+        ) from error
     except InvalidSetting as error:
-        hint = ""
-        if isinstance(error.__cause__, OSError):
-            example = f"[{IPV6}]:9092" if loopback() == IPV6 else "HOST:PORT"
-            hint = f" Choose another address with --listen {example}."
-        raise click.ClickException(f"{error}{hint}") from error
+        raise click.UsageError(str(error)) from error
     except LockHeld as error:
         raise click.ClickException(
             f"{error} Is a broker running on this data? Choose other data with --data-dir DIR."

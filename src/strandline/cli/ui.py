@@ -13,7 +13,7 @@ from strandline.cli.schema_options import schema_options, schema_places
 from strandline.client.security.settings import PLAINTEXT, Security
 from strandline.client.settings import join_addresses
 from strandline.config.loopback import loopback
-from strandline.errors import InvalidSetting
+from strandline.errors import CannotListen, InvalidSetting
 from strandline.schemas.places import NOWHERE, SchemaPlaces
 
 if TYPE_CHECKING:
@@ -110,8 +110,10 @@ def serve_page(
             serving.check_certificate(certificate)
         tokens = None if tokens_path is None else Tokens.read(tokens_path)
         listening = serving.listen(host, port)
+    except CannotListen as taken:
+        raise click.ClickException(str(taken)) from taken
     except InvalidSetting as wrong:
-        raise click.ClickException(str(wrong)) from wrong
+        raise click.UsageError(str(wrong)) from wrong
     address = f"{serving.address_of(listening, is_secure=certificate is not None)}{path}"
     if tokens is None and not serving.is_local(listening):
         tokens, made_up = Tokens.made_up()

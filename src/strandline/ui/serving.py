@@ -23,7 +23,7 @@ from strandline.broker.addresses import bound_socket
 from strandline.client.security.settings import PLAINTEXT, Security
 from strandline.client.settings import Address
 from strandline.config.listeners import host_and_port
-from strandline.errors import InvalidSetting, InvariantViolated
+from strandline.errors import CannotListen, InvalidSetting, InvariantViolated
 from strandline.schemas.sources import Schemas
 from strandline.ui.access import Tokens
 from strandline.ui.app import application
@@ -37,7 +37,7 @@ _STOP_SECONDS: Final = 2
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A listening socket; port 0 lets the system choose. Raises `InvalidSetting`."""
+    """A listening socket; port 0 lets the system choose. Raises `CannotListen`."""
     try:
         made = bound_socket(host, port)
         try:
@@ -47,7 +47,7 @@ def listen(host: str, port: int) -> socket.socket:
             raise
     except OSError as error:
         where = host_and_port(host, port)
-        raise InvalidSetting(
+        raise CannotListen(
             "ui-port", f"The page cannot be served at {where}: {error.strerror}."
         ) from error
     return made
@@ -58,13 +58,13 @@ def listen_from(host: str, first: int = DEFAULT_PORT) -> socket.socket:
     for port in range(first, first + _PORTS_TRIED):
         try:
             return listen(host, port)
-        except InvalidSetting as error:
+        except CannotListen as error:
             if not _is_taken(error):
                 raise
     return listen(host, 0)
 
 
-def _is_taken(error: InvalidSetting) -> bool:
+def _is_taken(error: CannotListen) -> bool:
     return isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.EADDRINUSE
 
 

@@ -13,7 +13,7 @@ from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from strandline.errors import InvalidSetting
+from strandline.errors import CannotListen
 
 
 class _Files(SimpleHTTPRequestHandler):
@@ -45,11 +45,11 @@ class _Server(ThreadingHTTPServer):
 
 @contextmanager
 def serving(directory: Path, host: str, port: int) -> Iterator[ThreadingHTTPServer]:
-    """A server of a directory, which listens; `serve_forever` runs it. Raises `InvalidSetting`."""
+    """A server of a directory, which listens; `serve_forever` runs it. Raises `CannotListen`."""
     try:
         server = _Server((host, port), partial(_Files, directory=str(directory)))
     except OSError as error:
-        raise InvalidSetting(
+        raise CannotListen(
             "port", f"The page cannot be served at {host}:{port}: {error.strerror}."
         ) from error
     with server:
