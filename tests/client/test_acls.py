@@ -137,6 +137,19 @@ def test_roles_stand_for_what_they_need(run: Run) -> None:
         ("add --allow-principal User:a --idempotent --topic t", "--idempotent is of --producer"),
         ("add --allow-principal User:a --producer --topic t --operation Read", "leave them out"),
         ("add --deny-principal User:a --producer --topic t", "they go with --allow-principal"),
+        (
+            "add --allow-principal User:a --group g --operation Write",
+            "no operation Write on the resource type Group: it has All, Read, Describe, Delete",
+        ),
+        ("add --allow-principal User:a --cluster --operation Read", "no operation Read on"),
+        ("add --deny-principal User:a --deny-host localhost --topic t", "It is one IP address"),
+        ("add --deny-principal User:a --deny-host 10.0.0.0/8 --topic t", "matches no client"),
+        ("add --allow-principal User:a --topic or*", "prefixed and the name 'or'"),
+        (
+            "add --allow-principal User:a --topic * --resource-pattern-type prefixed",
+            "the pattern type literal",
+        ),
+        ("add --allow-principal User:a --topic a/b", "characters other than ASCII letters"),
         ("remove", "Name a resource"),
     ],
 )

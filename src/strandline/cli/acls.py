@@ -22,6 +22,7 @@ from strandline.authorization.acls import (
     of_word,
 )
 from strandline.authorization.filters import AclFilter, exactly
+from strandline.cli.acl_matching import why_never
 from strandline.cli.connecting import F, bootstrap_option, json_option, open_cluster
 from strandline.cli.output import counted, print_json, print_table
 from strandline.cli.whole_sentences import SentencesGroup
@@ -139,6 +140,8 @@ def list_acls(
 def add(pattern: str, bootstrap: str | None, **options: Any) -> None:
     """Allow or deny principals operations on resources."""
     wanted = list(dict.fromkeys(_bindings(_resources(pattern, options), options)))
+    for never in filter(None, map(why_never, wanted)):
+        raise click.UsageError(never)
     with open_cluster(bootstrap) as client:
         outcomes = AclAdmin(client).create(wanted)
     refused = [error for error in outcomes if error is not None]

@@ -55,6 +55,10 @@ permission that a refused client lacks, and the command that allows it:
     strandline acls list --topic orders --resource-pattern-type match
     strandline acls remove --allow-principal User:alice --operation Read --topic orders
 
+`strandline acls add` refuses what can never match: an operation that the type of resource does not
+have, as `kafka-acls` does, and, unlike it, a host that is no address and a topic that no topic can
+be named. `remove` takes all of them.
+
 ACLs lie in the metadata store where and as Kafka's AclAuthorizer keeps them (`/kafka-acl`,
 `/kafka-acl-extended`), and every broker follows them. Any broker writes them. A change counts on
 the broker that answers the request at once, and on the others when they hear of it; a connection
