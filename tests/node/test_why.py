@@ -443,7 +443,7 @@ def _(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
         "User:alice at test-host lacks Write of Topic 'orders': no ACL covers it"
     )
     assert found["remedy"] == (
-        "strandline acls add --allow-principal User:alice --operation Write --topic orders"
+        "`strandline acls add --allow-principal User:alice --operation Write --topic orders`"
     )
 
 

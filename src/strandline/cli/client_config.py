@@ -8,6 +8,7 @@ they change nothing here.
 from __future__ import annotations
 
 from collections.abc import Callable
+from shlex import quote
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
@@ -77,7 +78,7 @@ def bootstrap_of_config() -> str | None:
 def as_typed_option() -> str:
     """The option as it was given, for commands that are to be typed next; with a space before."""
     path = _found()[0]
-    return "" if path is None else f" {OPTION} {path}"
+    return "" if path is None else f" {OPTION} {quote(path)}"
 
 
 def _found() -> tuple[str | None, ClientConfig | None, str | None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from shlex import quote
 from typing import Any, Final, TypeVar
 
 import click
@@ -73,12 +74,14 @@ def open_cluster(bootstrap: str | None, *, patience_ms: int | None = None) -> Cl
             settings, request_timeout_ms=patience_ms, operation_timeout_ms=2 * patience_ms
         )
     client = ClusterClient(addresses, settings)
-    typed = as_typed("`strandline why` tells more.", bootstrap)
+    typed = partial(as_typed, bootstrap=bootstrap)
     client.on_delay = Delay(client.clock, partial(_causes, addresses, security, typed)).failed
     return client
 
 
-def _causes(addresses: Sequence[Address], security: Security, more: str) -> list[str]:
+def _causes(
+    addresses: Sequence[Address], security: Security, typed: Callable[[str], str]
+) -> list[str]:
     """What the brokers know to be wrong, as `strandline why` tells it; of those that answer."""
     settings = ClientSettings(
         client_id="strandline-cli",
@@ -93,13 +96,13 @@ def _causes(addresses: Sequence[Address], security: Security, more: str) -> list
         except ProtocolError:
             return []  # that nothing answers is what is told already
     found_causes = [
-        f"{finding['about']}: {finding['cause']}"
+        typed(f"{finding['about']}: {finding['cause']}")
         for document in found.values()
         for finding in document["findings"]
     ]
     causes = list(dict.fromkeys(found_causes))[:_CAUSES_MAX]
     if len(set(found_causes)) > len(causes):
-        causes.append(more)
+        causes.append(typed("`strandline why` tells more."))
     return causes
 
 
@@ -111,7 +114,7 @@ def as_typed(text: str, bootstrap: str | None) -> str:
     root = click.get_current_context().find_root()
     if bootstrap is None and root.get_parameter_source("bootstrap") is ParameterSource.COMMANDLINE:
         bootstrap = root.params["bootstrap"]
-    options = "" if bootstrap is None else f" -b {bootstrap}"
+    options = "" if bootstrap is None else f" -b {quote(bootstrap)}"
     return text.replace("`strandline ", f"`strandline{options}{as_typed_option()} ")
 
 

@@ -6,6 +6,7 @@ import json
 import os
 import time
 from pathlib import Path
+from shlex import quote
 from typing import Final
 
 import click
@@ -66,9 +67,8 @@ def record(
         click.echo(f"Recording {at} to {target}. Ctrl-C stops.", err=True)
         _record(cluster, at, recording, stop=stop, until=_Until(target, seconds, interval))
     save(recording, target)
-    click.echo(
-        f"{counted(len(recording), 'moment')} in {target}. To see them: strandline play {target}"
-    )
+    play = f"strandline play {quote(str(target))}"
+    click.echo(f"{counted(len(recording), 'moment')} in {target}. To see them: {play}")
 
 
 class _Until:

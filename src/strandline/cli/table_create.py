@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from shlex import quote
 from typing import Any, TypeAlias
 
 import click
-from click.core import ParameterSource
 
-from strandline.cli.table_options import tables_option, transform_options, upkeep_options
+from strandline.cli.table_options import (
+    tables_as_typed,
+    tables_option,
+    transform_options,
+    upkeep_options,
+)
 from strandline.errors import InvalidSetting
 from strandline.lakehouse.locations.location import Location
 from strandline.lakehouse.tables.catalog_choice import KINDS, NAMESPACE
@@ -169,9 +172,7 @@ def create(name: str, tables: Location, **given: Any) -> None:
     save_spec(spec)
     click.echo(f"Table {name} of {', '.join(spec.topics)} is defined in {spec.location}.")
     jars = " --delta-jars DIR" if spec.writer == "spark" else ""
-    source = click.get_current_context().get_parameter_source("tables")
-    where = f" --tables {quote(str(tables))}" if source is ParameterSource.COMMANDLINE else ""
-    click.echo(f"Fill it with: strandline table run {name}{jars}{where}")
+    click.echo(f"Fill it with: strandline table run {name}{jars}{tables_as_typed()}")
 
 
 First: TypeAlias = Callable[[str, str, str, str | None], tuple[str | None, str | None]]

@@ -10,9 +10,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import wraps
 from importlib.util import find_spec
+from shlex import quote
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import click
+from click.core import ParameterSource
 
 from strandline.cli.connecting import bootstrap_of as addresses_of
 from strandline.config.loopback import IPV4, IPV6, loopback
@@ -82,6 +84,15 @@ def tables_option(command: F) -> F:
         show_envvar=True,
         help="The directory of all tables, here or in a store (s3://BUCKET/DIR).",
     )(command)
+
+
+def tables_as_typed() -> str:
+    """`--tables` as it was given, for commands that are to be typed next; with a space before. What
+    the environment says holds for them as well."""
+    context = click.get_current_context()
+    if context.get_parameter_source("tables") is not ParameterSource.COMMANDLINE:
+        return ""
+    return f" --tables {quote(str(context.params['tables']))}"
 
 
 def transform_options(command: F) -> F:

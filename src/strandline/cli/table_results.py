@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from strandline.cli.output import counted, print_json, print_table, size_text, time_text
+from strandline.cli.table_options import tables_as_typed
 from strandline.errors import InvalidSetting
 from strandline.lakehouse.locations.location import Location
 from strandline.lakehouse.pipeline.progress import ROWS, held_in
@@ -52,7 +53,7 @@ def show_status(store: TableStore, *, as_json: bool) -> None:
     if missing:
         click.echo(
             f"  MISSING      {counted(missing, 'file')} of these not there, or not whole: see "
-            f"strandline table verify {spec.name}"
+            f"strandline table verify {spec.name}{tables_as_typed()}"
         )
     click.echo(f"  commits      {state.sequence}")
     if queries:

@@ -19,6 +19,7 @@ from strandline.cli.table_options import (
     bootstrap_of,
     connecting_spark_options,
     load_table,
+    tables_as_typed,
     tables_option,
     transform_options,
 )
@@ -227,6 +228,7 @@ def run_options(
 def show_for_people(name: str, prefix: str = "") -> Callable[[Event], None]:
     """Prints a line per event, behind a prefix that says whose it is."""
     before = f"{prefix}: " if prefix else ""
+    tables = tables_as_typed()
 
     def show(event: Event) -> None:
         line = line_of(event)
@@ -234,7 +236,7 @@ def show_for_people(name: str, prefix: str = "") -> Callable[[Event], None]:
             letters = counted(event.dead_letters, "dead letter")
             line += (
                 f"; {letters}, up to {event.dead_share:.1%} of the records of a commit: "
-                f"strandline table dead-letters list {name}"
+                f"strandline table dead-letters list {name}{tables}"
             )
         click.echo(before + line, err=isinstance(event, Notice))
 

@@ -77,10 +77,10 @@ def _remedy(asked: Asked, verdict: Verdict) -> str:
     option = _OPTIONS.get(asked.resource_type)
     where = "--cluster" if option is None else f"{option} {quote(asked.resource)}"
     if verdict.is_by_acl:
-        return f"Remove the ACL that denies it: strandline acls list {where} shows it."
+        return f"Remove the ACL that denies it: `strandline acls list {where}` shows it."
     return (
-        f"strandline acls add --allow-principal {quote(str(asked.principal))} "
-        f"--operation {asked.operation.word} {where}"
+        f"`strandline acls add --allow-principal {quote(str(asked.principal))} "
+        f"--operation {asked.operation.word} {where}`"
     )
 
 
@@ -95,7 +95,7 @@ def _rule(
         "With an authorizer (authorizer.class.name) a principal may do what an ACL allows, and "
         "nothing else; one ACL that denies is stronger than all that allow. docs/authorization.md "
         "has the permission that each request needs.",
-        "Allow it with strandline acls add, or make the principal one of super.users.",
+        "Allow it with `strandline acls add`, or make the principal one of super.users.",
         _SETTINGS,
         partial(_denied, kinds=kinds, code=code),
     )
