@@ -15,6 +15,10 @@ from tests.cli.conftest import DEADLINE_S
 HEAVY = ("asyncio", "strandline.broker", "strandline.client", "strandline.storage", "cramjam")
 
 
+LONG = "9" * 5000
+"""Python reads no number of so many digits."""
+
+
 def imported_by(code: str) -> set[str]:
     ended = subprocess.run(
         [sys.executable, "-c", f"{code}\nimport sys; print(*sys.modules, file=sys.stderr)"],
@@ -84,6 +88,17 @@ def test_help_names_every_command(alone: Callable[..., Any]) -> None:
         (("configs", "describe"), "Give one of"),
         (("configs", "describe", "--broker", "x"), "--broker takes"),
         (("configs", "alter", "--topic", "x"), "Nothing to change"),
+        (("configs", "describe", "--broker", LONG), "--broker takes"),
+        (("why", f"orders/{LONG}"), "is neither TOPIC nor TOPIC/PARTITION"),
+        (("why", "orders/\u0661"), "is neither TOPIC nor TOPIC/PARTITION"),
+        (("record", f"orders/{LONG}"), "is neither TOPIC nor TOPIC/PARTITION"),
+        (("record", "orders/\u00b2"), "is neither TOPIC nor TOPIC/PARTITION"),
+        (("transactions", "producers", f"orders/{LONG}"), "A partition is given as"),
+        (("transactions", "find-hanging", "--older-than", f"P{LONG}D"), "ISO 8601 duration"),
+        (("transactions", "find-hanging", "--older-than", "P9999999999999D"), "at most"),
+        (("topics", "elect", f"orders:{LONG}"), "Partitions are named as"),
+        (("-b", f"localhost:{LONG}", "topics", "list"), "not an address"),
+        (("serve", "--listen", f"localhost:{LONG}"), "not an address"),
         (("groups", "reset", "g", "--to-latest"), "either"),
         (("groups", "reset", "g", "--topic", "t"), "exactly one"),
         (("groups", "reset", "g", "--topic", "t", "--to-latest", "--to-offset", "1"), "one of"),

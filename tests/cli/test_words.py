@@ -6,8 +6,8 @@ import click
 import pytest
 
 from strandline.cli.moments import parse_duration, parse_time
-from strandline.cli.numbers import INT64_MAX, whole_number
 from strandline.cli.output import counted, print_table, shown_bytes, size_text, time_text
+from strandline.numerals import INT64_MAX, whole_number
 
 
 @pytest.mark.parametrize(

@@ -113,6 +113,7 @@ def test_records_by_offset_time_and_key(page: Page, written: Cluster) -> None:
     [
         ("/api/topics/orders/0/records?at=soon", 400, "'at' is a whole number, not 'soon'."),
         ("/api/topics/orders/0/records?limit=-1", 400, "'limit' is a whole number"),
+        (f"/api/topics/orders/0/records?at={'9' * 5000}", 400, "'at' is a whole number"),
         ("/api/topics/orders/77/records", 404, "[UNKNOWN_TOPIC_OR_PARTITION]"),
         ("/api/topics/nowhere/settings", 404, "[UNKNOWN_TOPIC_OR_PARTITION]"),
         ("/api/scenarios/x-99", 400, "There is no scenario 'x-99'."),

@@ -16,6 +16,7 @@ from strandline.cli.connecting import (
 from strandline.cli.output import counted, print_json, print_table
 from strandline.cli.whole_sentences import SentencesGroup
 from strandline.client.admin_configs import ConfigAdmin, ConfigEntry, Resource
+from strandline.numerals import INT32_MAX, whole_number
 from strandline.types import BrokerId
 
 
@@ -118,9 +119,10 @@ def _resource(topic: str | None, group: str | None, broker: str | None) -> Resou
         return Resource.group(group)
     if broker == "all":
         return Resource.all_brokers()
-    if broker is None or not (broker.isascii() and broker.isdigit()):
+    number = whole_number(broker or "", INT32_MAX)
+    if number is None:
         raise click.UsageError(f"--broker takes a broker's id or 'all', not '{broker}'.")
-    return Resource.broker(BrokerId(int(broker)))
+    return Resource.broker(BrokerId(number))
 
 
 def _as_json(entry: ConfigEntry) -> dict[str, Any]:

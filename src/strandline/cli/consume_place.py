@@ -11,12 +11,12 @@ from functools import partial
 import click
 
 from strandline.cli.moments import parse_time
-from strandline.cli.numbers import INT64_MAX, whole_number
 from strandline.client.cluster import ClusterClient
 from strandline.client.fetching import FetchedRecords
 from strandline.client.offsets import EARLIEST, LATEST, list_offsets_now
 from strandline.client.start import Start
 from strandline.errors import ErrorCode, ProtocolError
+from strandline.numerals import INT64_MAX, whole_number
 from strandline.types import Offset, TopicPartition
 
 

@@ -12,9 +12,12 @@ from typing import Final
 
 import click
 
+from strandline.numerals import INT64_MAX
+
 _MILLISECONDS: Final = re.compile(r"\d{12,15}", re.ASCII)
 _DURATION: Final = re.compile(
-    r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d{1,3})?)S)?)?", re.ASCII
+    r"P(?:(\d{1,19})D)?(?:T(?:(\d{1,19})H)?(?:(\d{1,19})M)?(?:(\d{1,19}(?:\.\d{1,3})?)S)?)?",
+    re.ASCII,
 )
 
 
@@ -43,4 +46,7 @@ def parse_duration(text: str, option: str) -> int:
         )
     days, hours, minutes, seconds = match.groups()
     whole = (int(days or 0) * 24 + int(hours or 0)) * 60 + int(minutes or 0)
-    return whole * 60_000 + round(float(seconds or 0) * 1000)
+    duration_ms = whole * 60_000 + round(float(seconds or 0) * 1000)
+    if duration_ms > INT64_MAX:
+        raise click.UsageError(f"{option} takes a duration of at most {INT64_MAX} ms.")
+    return duration_ms

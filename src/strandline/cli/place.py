@@ -7,6 +7,8 @@ from typing import Any, NamedTuple, TypeVar
 
 import click
 
+from strandline.numerals import INT32_MAX, whole_number
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -40,10 +42,11 @@ class _PlaceType(click.ParamType[Any]):
         """Read an argument."""
         if isinstance(value, Place):
             return value
-        topic, slash, number = str(value).partition("/")
-        if not topic or (slash and not (number.isascii() and number.isdigit())):
+        topic, slash, digits = str(value).partition("/")
+        number = whole_number(digits, INT32_MAX)
+        if not topic or (slash and number is None):
             self.fail(f"'{value}' is neither TOPIC nor TOPIC/PARTITION.", param, ctx)
-        return Place(topic, int(number) if slash else None)
+        return Place(topic, number)
 
 
 def place_argument(command: F) -> F:

@@ -17,6 +17,7 @@ from strandline.cli.stopping import Stop
 from strandline.client.cluster import ClusterClient
 from strandline.client.inspection import inspect_each
 from strandline.errors import ErrorCode, ProtocolError
+from strandline.numerals import INT32_MAX, whole_number
 from strandline.types import TopicPartition
 from strandline.ui.recording import Recording
 
@@ -55,10 +56,11 @@ def record(
     Leaders, in-sync sets, offsets, epochs and the reasons of changes are recorded, no records.
     'strandline play FILE' plays it, and so does the page.
     """
-    name, _, number = partition.partition("/")
-    if not name or (number and not number.isdigit()):
+    name, _, digits = partition.partition("/")
+    number = whole_number(digits or "0", INT32_MAX)
+    if not name or number is None:
         raise click.UsageError(f"'{partition}' is neither TOPIC nor TOPIC/PARTITION.")
-    at = TopicPartition(name, int(number or 0))
+    at = TopicPartition(name, number)
     target = path or Path(f"{at}.json")
     recording = Recording(at)
     with open_cluster(bootstrap) as cluster, Stop(terminate=True) as stop:

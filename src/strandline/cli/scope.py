@@ -8,6 +8,7 @@ import click
 
 from strandline.client.cluster import ClusterClient
 from strandline.errors import ErrorCode, ProtocolError
+from strandline.numerals import INT32_MAX, whole_number
 from strandline.types import TopicPartition
 
 
@@ -16,17 +17,19 @@ def parse_scope(client: ClusterClient, scopes: Iterable[str]) -> list[TopicParti
     found: set[TopicPartition] = set()
     for scope in scopes:
         topic, colon, listed = scope.partition(":")
-        numbers = [item.strip() for item in listed.split(",")] if colon else []
-        if not topic or not all(item.isascii() and item.isdigit() for item in numbers):
+        items = listed.split(",") if colon else []
+        numbers = [whole_number(item.strip(), INT32_MAX) for item in items]
+        if not topic or None in numbers:
             raise click.UsageError(
                 f"Partitions are named as TOPIC or TOPIC:0,1,..., not '{scope}'."
             )
         existing = client.topic(topic).partitions
-        for number in map(int, numbers):
+        wanted = [each for each in numbers if each is not None]
+        for number in wanted:
             if number not in existing:
                 raise ProtocolError(
                     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                     f"There is no partition {number} of topic '{topic}'.",
                 )
-        found.update(TopicPartition(topic, int(each)) for each in (numbers or existing))
+        found.update(TopicPartition(topic, each) for each in (wanted or existing))
     return sorted(found)

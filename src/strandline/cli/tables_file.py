@@ -26,6 +26,7 @@ from strandline.lakehouse.pipeline.options import RunOptions
 from strandline.lakehouse.service.restarting import FIRST_S, MOST_S
 from strandline.lakehouse.spark_options import SparkOptions
 from strandline.lakehouse.tables.definition import TableSpec, parse_duration
+from strandline.numerals import whole_number
 
 Settings: TypeAlias = Mapping[str, Any]
 
@@ -310,9 +311,10 @@ def _location(document: Settings) -> Location:
 
 def _port(document: Settings) -> int:
     given = _text(document, "port") or str(PORT)
-    if not given.isascii() or not given.isdigit() or int(given) > 65_535:
+    number = whole_number(given, 65_535)
+    if number is None:
         raise _Fault(f"port cannot be {given!r}: it is a number up to 65535, or 0 for any.")
-    return int(given)
+    return number
 
 
 def _restart(settings: Settings) -> tuple[float, float]:

@@ -11,12 +11,12 @@ import click
 
 from strandline.cli.connecting import bootstrap_option, json_option, open_cluster
 from strandline.cli.moments import parse_time
-from strandline.cli.numbers import INT64_MAX, whole_number
 from strandline.cli.output import print_json, print_table
 from strandline.cli.scope import parse_scope
 from strandline.client.admin import Admin
 from strandline.client.cluster import ClusterClient
 from strandline.client.offsets import list_offsets
+from strandline.numerals import INT64_MAX, whole_number
 from strandline.types import Offset, TopicPartition
 
 _END: Final = Offset(-1)

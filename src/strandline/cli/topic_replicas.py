@@ -9,7 +9,6 @@ from typing import Final
 import click
 
 from strandline.cli.connecting import DESCRIBING_MS, bootstrap_option, json_option, open_cluster
-from strandline.cli.numbers import INT32_MAX, whole_number
 from strandline.cli.output import counted, print_json, print_table, size_text
 from strandline.cli.scope import parse_scope
 from strandline.cli.unanswered import tell_brokers
@@ -17,6 +16,7 @@ from strandline.client.admin import Admin
 from strandline.client.admin_log_dirs import LogDirAdmin
 from strandline.client.admin_replicas import Election, Move, Outcomes, ReplicaAdmin
 from strandline.errors import ErrorCode, StrandlineError
+from strandline.numerals import INT32_MAX, whole_number
 from strandline.types import BrokerId, TopicPartition
 
 _LOOK_AGAIN_S: Final = 0.5

@@ -28,6 +28,7 @@ from strandline.client.admin_transactions import (
 )
 from strandline.client.cluster import ClusterClient
 from strandline.errors import ErrorCode, ProtocolError
+from strandline.numerals import INT32_MAX, whole_number
 from strandline.types import TopicPartition
 
 _HANGING_AFTER: Final = "PT15M"
@@ -240,10 +241,11 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def _partition(text: str) -> TopicPartition:
-    topic, _, number = text.rpartition("/")
-    if not topic or not (number.isascii() and number.isdigit()):
+    topic, _, digits = text.rpartition("/")
+    number = whole_number(digits, INT32_MAX)
+    if not topic or number is None:
         raise click.UsageError(f"A partition is given as TOPIC/PARTITION, not '{text}'.")
-    return TopicPartition(topic, int(number))
+    return TopicPartition(topic, number)
 
 
 def _all_partitions(client: ClusterClient, topics: Iterable[str]) -> list[TopicPartition]:

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from strandline.client.backoff import RETRY_BACKOFF_MAX_MS, RETRY_BACKOFF_MS
 from strandline.client.security.settings import PLAINTEXT, Security
 from strandline.errors import InvalidSetting
+from strandline.numerals import whole_number
 
 DEFAULT_PORT: Final = 9092
 _HIGHEST_PORT: Final = 65535
@@ -82,8 +83,8 @@ def _parse(item: str) -> Address:
         well_formed = True
     if not colon:
         port = str(DEFAULT_PORT)
-    number = int(port) if port.isascii() and port.isdigit() else 0
-    if not well_formed or not host.isprintable() or not host or not 0 < number <= _HIGHEST_PORT:
+    number = whole_number(port, _HIGHEST_PORT) or 0
+    if not well_formed or not host.isprintable() or not host or not number:
         raise InvalidSetting(
             "bootstrap", f"'{item}' is not an address of the form host or host:port."
         )

@@ -20,7 +20,7 @@ ANY_INTERFACE: Final = ""
 
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
-_ADDRESS: Final = re.compile(r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]+)")
+_ADDRESS: Final = re.compile(r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]{1,10})")
 _IPV4: Final = re.compile(r"[0-9]{1,3}(\.[0-9]{1,3}){3}")
 _HIGHEST_PORT: Final = 65535
 

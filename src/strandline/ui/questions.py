@@ -23,6 +23,7 @@ from strandline.config.broker import BrokerConfig
 from strandline.config.describe import describe_topic
 from strandline.errors import ProtocolError, StrandlineError
 from strandline.node.status.metrics import merged
+from strandline.numerals import INT64_MAX, whole_number
 from strandline.schemas.sources import Schemas
 from strandline.types import Offset, TopicPartition
 from strandline.ui.decoding import Decoder, Form, Json
@@ -32,7 +33,6 @@ from strandline.ui.records import RECORDS_MAX, Wanted, browse
 Values = Mapping[str, str]
 
 LAGS_MAX: Final = 50
-_INT64_MAX: Final = 2**63 - 1
 _OPEN: Final = ("Ongoing", "PrepareCommit", "PrepareAbort")
 
 
@@ -239,9 +239,10 @@ def number(values: Values, name: str, default: int | None = None) -> int:
     text = str(values.get(name, ""))
     if not text and default is not None:
         return default
-    if not text.isascii() or not text.isdigit() or int(text) > _INT64_MAX:
+    found = whole_number(text, INT64_MAX)
+    if found is None:
         raise BadQuestion(f"'{name}' is a whole number, not '{text}'.")
-    return int(text)
+    return found
 
 
 def _form(values: Values, name: str) -> Form:

@@ -17,6 +17,7 @@ from strandline.client.security.names import is_refused, security_of
 from strandline.client.settings import Address, ClientSettings, parse_addresses
 from strandline.client.share_group.settings import ACQUIRE_MODES, MODES, ShareSettings
 from strandline.errors import InvalidSetting
+from strandline.numerals import INT32_MAX, INT64_MAX, whole_number
 from strandline.records.codec import Codec
 
 Settings: TypeAlias = Mapping[str, object]
@@ -42,19 +43,18 @@ def _name(name: str, value: object) -> str:
 
 def _whole_number(most: int) -> _Read:
     def read(name: str, value: object) -> int:
-        text = str(value)
-        is_number = text.isascii() and text.isdigit() and not isinstance(value, bool)
-        if not is_number or int(text) > most:
+        number = whole_number(str(value), most)
+        if number is None:
             raise InvalidSetting(
                 name, f"{name} takes a whole number from 0 to {most}, not {value!r}."
             )
-        return int(text)
+        return number
 
     return read
 
 
-_number: Final = _whole_number(2**31 - 1)
-_long: Final = _whole_number(2**63 - 1)
+_number: Final = _whole_number(INT32_MAX)
+_long: Final = _whole_number(INT64_MAX)
 
 
 def _flag(name: str, value: object) -> bool:

@@ -30,6 +30,7 @@ from strandline.client.security.settings import (
     TokenEndpoint,
 )
 from strandline.errors import InvalidSetting
+from strandline.numerals import INT32_MAX, whole_number
 
 T = TypeVar("T", bound=str)
 _Given: TypeAlias = Mapping[str, object]
@@ -364,9 +365,10 @@ def _secret(given: Mapping[str, object], name: str, setting: str | None = None) 
 
 def _milliseconds(given: _Given, name: str) -> int:
     text = str(given.get(name, 10_000))
-    if not (text.isascii() and text.isdigit()) or not 0 < int(text) < 2**31:
+    found = whole_number(text, INT32_MAX)
+    if not found:
         raise InvalidSetting(name, f"{name} takes milliseconds, not '{text}'.")
-    return int(text)
+    return found
 
 
 def _one_of(

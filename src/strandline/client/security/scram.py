@@ -19,6 +19,8 @@ import hmac
 from dataclasses import dataclass, field
 from typing import Final
 
+from strandline.numerals import whole_number
+
 ITERATIONS_MIN: Final = 4096
 """A server that asks for fewer would get hashes that are cheap to guess from; as Kafka."""
 ITERATIONS_MAX: Final = 1_000_000
@@ -61,13 +63,13 @@ def parse_server_first(message: bytes, client_nonce: str) -> ServerFirst:
         raise BadScram("its nonce does not continue the client's")
     try:
         salt = base64.b64decode(fields["s"], validate=True)
-        iterations = int(fields["i"]) if fields["i"].isascii() and fields["i"].isdigit() else 0
+        iterations = whole_number(fields["i"], ITERATIONS_MAX)
     except (KeyError, binascii.Error) as error:
         raise BadScram("its first message has no salt or no iterations") from error
-    if not ITERATIONS_MIN <= iterations <= ITERATIONS_MAX:
+    if iterations is None or iterations < ITERATIONS_MIN:
         raise BadScram(
-            f"it wants {iterations} iterations, where {ITERATIONS_MIN} to {ITERATIONS_MAX} are "
-            "accepted"
+            f"it wants {fields['i'][:20]} iterations, where {ITERATIONS_MIN} to {ITERATIONS_MAX} "
+            "are accepted"
         )
     return ServerFirst(message.decode(), nonce, salt, iterations)
 

@@ -28,6 +28,7 @@ from strandline.cluster.scram_credentials import (
 from strandline.cluster.store import Operation
 from strandline.cluster.znodes import ConfigResource, ResourceKind
 from strandline.errors import InvalidSetting
+from strandline.numerals import whole_number
 
 OPTION: Final = "--add-scram"
 _FORM: Final = re.compile(r"(SCRAM-SHA-(?:256|512))=\[(.*)\]")
@@ -53,13 +54,13 @@ def parse_first_user(text: str, random: Random) -> FirstUser:
     unknown = given.keys() - {"name", "password", "iterations"}
     if unknown or not given.get("name") or not given.get("password"):
         raise _refused("takes name=NAME,password=PASSWORD and perhaps iterations=N in its brackets")
-    iterations = given.get("iterations", str(ITERATIONS_MIN))
-    if not iterations.isdecimal() or not ITERATIONS_MIN <= int(iterations) <= ITERATIONS_MAX:
+    iterations = whole_number(given.get("iterations", str(ITERATIONS_MIN)), ITERATIONS_MAX)
+    if iterations is None or iterations < ITERATIONS_MIN:
         raise _refused(f"takes iterations from {ITERATIONS_MIN} to {ITERATIONS_MAX}")
     mechanism = MECHANISMS[match[1]]
     password = Secret(OPTION, given["password"]).reveal()
     salt = random.getrandbits(_SALT_BITS).to_bytes(_SALT_BITS // 8, "big")
-    credential = ScramCredential.of_password(mechanism, password, salt, int(iterations))
+    credential = ScramCredential.of_password(mechanism, password, salt, iterations)
     return FirstUser(given["name"], mechanism, credential)
 
 
