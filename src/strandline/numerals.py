@@ -1,4 +1,5 @@
-"""Whole numbers in texts that come from outside: arguments, settings, addresses, other programs."""
+"""Whole numbers in texts: those that come from outside (arguments, settings, other programs), and
+those that sentences have."""
 
 from __future__ import annotations
 
@@ -15,3 +16,8 @@ def whole_number(text: str, most: int) -> int | None:
         return None  # Python refuses to read very long numbers
     number = int(digits)
     return number if number <= most else None
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 record`, `1,234 records`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

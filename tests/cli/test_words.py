@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ssl
+
 import click
 import pytest
 
 from strandline.cli.moments import parse_duration, parse_time
 from strandline.cli.output import counted, print_table, shown_bytes, size_text, time_text
+from strandline.client.security.tls import failed
 from strandline.numerals import INT64_MAX, whole_number
 
 
@@ -80,3 +83,11 @@ def test_bytes_for_a_terminal() -> None:
 def test_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     print_table(("NAME", "N"), [("a", 1), ("bb", None), ("c", 100)])
     assert capsys.readouterr().out == "NAME    N\na       1\nbb      -\nc     100\n"
+
+
+def test_a_sentence_of_openssl_ends_once() -> None:
+    """Its sentence about another host has a full stop, the others have none."""
+    error = ssl.SSLCertVerificationError("not verified")
+    error.verify_code = 62
+    error.verify_message = "Hostname mismatch, certificate is not valid for 'x'."
+    assert ".." not in failed(("x", 1), error).message

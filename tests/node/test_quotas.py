@@ -121,7 +121,7 @@ def test_quotas_are_set_described_and_removed(world: World, version: int) -> Non
         (entity(user="u"), {"connection_creation_rate": 5.0}, "Invalid configuration key"),
         (entity(ip="10.0.0.1"), {"producer_byte_rate": 5.0}, "Invalid configuration key"),
         (entity(ip="10.0.0.1"), {"connection_creation_rate": 3e9}, "is too large for an INT."),
-        (entity(ip="a.host"), {"connection_creation_rate": 1.0}, "is not a valid IP"),
+        (entity(ip="a.host"), {"connection_creation_rate": 1.0}, "a.host is not an IP address"),
         (entity(ip="::1", user="u"), {"connection_creation_rate": 1.0}, "should not be combined"),
         (entity(user=""), {"producer_byte_rate": 1.0}, "Empty user not supported"),
         (entity(x="y"), {"producer_byte_rate": 1.0}, "Unhandled client quota entity type: x"),

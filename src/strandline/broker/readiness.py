@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from strandline.cluster.image import ClusterImage, PartitionImage
+from strandline.numerals import counted
 from strandline.types import BrokerId, TopicPartition
 
 
@@ -41,7 +42,7 @@ class Readiness:
             return "this broker is not registered"
         if image.controller not in image.brokers:
             return "no broker is the controller"
-        return f"{len(self._unsettled or ())} partitions wait for a leader"
+        return f"{counted(len(self._unsettled or ()), 'partition')} without a leader"
 
     def _is_settled(self, image: ClusterImage, name: str, number: int) -> bool:
         """Whether the partition has a running leader, or no running replica that may lead."""

@@ -16,6 +16,8 @@ from typing import Any, Final
 
 import click
 
+from strandline.numerals import counted as counted  # with the others
+
 _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
 _EPOCH_MS_MAX: Final = 253_402_300_799_999
 """The end of the year 9999, the last that can be written."""
@@ -122,11 +124,6 @@ def _escaped(char: str) -> str:
 
 def _is_number(text: str) -> bool:
     return text == "-" or text.removeprefix("-").isdigit()
-
-
-def counted(number: int, noun: str) -> str:
-    """`1 record`, `1,234 records`."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def listed(names: Sequence[object], most: int, noun: str | None = None) -> str:

@@ -65,7 +65,7 @@ def failed(address: object, error: OSError) -> ProtocolError:
     """What to say of a TLS handshake that failed."""
     where = f"The TLS handshake with {address} failed"
     if isinstance(error, ssl.SSLCertVerificationError):
-        told = error.verify_message
+        told = error.verify_message.rstrip(".")  # some have one
         if error.verify_code in (18, 19, 20, 21):
             remedy = (
                 "Trust its authority with ssl.truststore.location, a file with the authority's "

@@ -32,6 +32,7 @@ from strandline.client.share_group.membership import Phase, ShareMembership
 from strandline.client.share_group.observer import ShareObserver
 from strandline.client.share_group.settings import EXPLICIT, ShareSettings
 from strandline.errors import ErrorCode, ProtocolError, StrandlineError
+from strandline.numerals import counted
 from strandline.protocol.acknowledge_type import AckType
 from strandline.types import TopicPartition
 
@@ -102,7 +103,7 @@ class ShareConsumerCore:
         if left:
             raise ProtocolError(
                 ErrorCode.INVALID_REQUEST,
-                f"{left} records of the last poll are not acknowledged, which "
+                f"Not acknowledged: {counted(left, 'record')} of the last poll, which "
                 "share.acknowledgement.mode=explicit demands before the next one.",
             )
         self._is_polling = True

@@ -37,6 +37,7 @@ from strandline.cluster.image import ClusterImage, TopicImage
 from strandline.cluster.store import Operation, SetData
 from strandline.cluster.topic_names import is_internal
 from strandline.errors import ErrorCode, InvariantViolated, ProtocolError
+from strandline.numerals import counted
 from strandline.types import BrokerId, TopicPartition
 
 
@@ -118,7 +119,8 @@ def _existing(image: ClusterImage, spec: PartitionsSpec) -> TopicImage:
     if spec.partition_count <= count:
         raise ProtocolError(
             ErrorCode.INVALID_PARTITIONS,
-            f"The topic has {count} partitions; {spec.partition_count} would not be more.",
+            f"The topic has {counted(count, 'partition')}; {spec.partition_count} would not be "
+            "more.",
         )
     return topic
 
@@ -136,7 +138,7 @@ def _assignment(image: ClusterImage, topic: TopicImage, spec: PartitionsSpec) ->
     if len(spec.assignments) != added:
         raise ProtocolError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"{added} partitions are to be added, but {len(spec.assignments)} are assigned.",
+            f"To be added: {counted(added, 'partition')}; assigned: {len(spec.assignments)}.",
         )
     assigned = []
     for number, brokers in enumerate(spec.assignments, start=len(existing)):

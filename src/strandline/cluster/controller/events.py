@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
+from strandline.numerals import counted
 from strandline.types import BrokerId, LeaderEpoch, TopicPartition
 
 
@@ -139,7 +140,8 @@ class TopicRemoved(Event):
 
     def __str__(self) -> str:
         if self.partitions_left:
-            return f"Topic {self.topic} is being deleted: {self.partitions_left} partitions left."
+            left = counted(self.partitions_left, "partition")
+            return f"Topic {self.topic} is being deleted: {left} left."
         return f"Topic {self.topic} is deleted."
 
 

@@ -117,7 +117,7 @@ def _address(text: str) -> str:
     try:
         return as_connected(text)
     except ValueError:
-        raise _invalid(f"{text} is not a valid IP or resolvable host.") from None
+        raise _invalid(f"{text} is not an IP address; names of hosts are not looked up.") from None
 
 
 def _parts(entity: Entity) -> dict[str, str]:

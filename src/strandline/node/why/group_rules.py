@@ -16,6 +16,7 @@ from strandline.node.why.refusals import Refusal
 from strandline.node.why.rule import Finding, Rule, Scope
 from strandline.node.why.scene import Scene, refusal_evidence
 from strandline.node.why.writing_rules import refusal_rule, refused
+from strandline.numerals import counted
 from strandline.protocol.apis import ApiKey
 from strandline.replication.leader import Leader
 from strandline.types import TopicPartition
@@ -231,7 +232,7 @@ def empty(scene: Scene) -> Iterator[Finding]:
                 f"group {group.group_id}",
                 "the group has no members, so no consumer reads on from its committed offsets",
                 group.state_since_ms if group.state_since_ms >= 0 else None,
-                (f"it has committed offsets of {len(group.committed)} partitions",),
+                (f"it has committed offsets of {counted(len(group.committed), 'partition')}",),
             )
 
 
