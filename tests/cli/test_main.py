@@ -99,6 +99,8 @@ def test_help_names_every_command(alone: Callable[..., Any]) -> None:
         (("topics", "elect", f"orders:{LONG}"), "Partitions are named as"),
         (("-b", f"localhost:{LONG}", "topics", "list"), "not an address"),
         (("serve", "--listen", f"localhost:{LONG}"), "not an address"),
+        (("consume", "t", "--group", "\udcff"), "group.id is '\\udcff', which is not UTF-8"),
+        (("consume", "t", "--share-group", "\udcff"), "group.id is '\\udcff', which is not UTF-8"),
         (("groups", "reset", "g", "--to-latest"), "either"),
         (("groups", "reset", "g", "--topic", "t"), "exactly one"),
         (("groups", "reset", "g", "--topic", "t", "--to-latest", "--to-offset", "1"), "one of"),

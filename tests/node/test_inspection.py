@@ -43,6 +43,7 @@ def test_every_subject_can_be_found(name: str) -> None:
         ("status", b"{", "not JSON"),
         ("status", b'"' + b"x" * 70_000 + b'"', "65536 are allowed"),
         ("status", b"[" * 30_000, "not JSON"),
+        ("why", b'{"topic": "\\udcff"}', "surrogates not allowed"),
         ("status", b'{"topcis": []}', "no argument 'topcis'"),
         ("status", b'{"topics": "orders"}', "list of texts"),
     ],

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from operator import index
 from typing import Final
 
+from strandline.errors import InvalidSetting
 from strandline.types import Offset, TopicPartition
 
 _INT32_MAX: Final = 2**31 - 1
@@ -22,13 +23,25 @@ def several(names: Iterable[str], what: str) -> list[str]:
 
 
 def a_name(name: str) -> str:
-    """The name. Raises `TypeError` for what is no text: brokers would be asked about its text form,
-    or the request could not be written; and `UnicodeEncodeError` for half a character."""
+    """The name. Raises `TypeError` for what is no text, since brokers would be asked about its text
+    form, and `ValueError` for what no request can have."""
     if not isinstance(name, str):
         raise TypeError(f"A name is text, not {type(name).__name__}: {name!r}.")
-    if not name.isascii():
+    try:
         name.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"A name is UTF-8, which {name!r} is not.") from error
     return name
+
+
+def check_name(setting: str, name: str) -> None:
+    """Raise `InvalidSetting` for a name that is empty, or that no request can have."""
+    if not name:
+        raise InvalidSetting(setting, f"{setting} must not be empty.")
+    try:
+        name.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidSetting(setting, f"{setting} is {name!r}, which is not UTF-8.") from error
 
 
 def a_number(number: int, what: str) -> int:

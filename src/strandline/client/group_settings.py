@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
+from strandline.client.arguments import check_name
 from strandline.client.assignors import DEFAULT_ASSIGNORS, parse_assignors
 from strandline.client.backoff import (
     RETRY_BACKOFF_MAX_MS,
@@ -74,10 +75,14 @@ class GroupSettings:
     retry_backoff_max_ms: int = RETRY_BACKOFF_MAX_MS
 
     def __post_init__(self) -> None:
-        if not self.group:
-            raise InvalidSetting("group.id", "group.id must not be empty.")
-        if self.instance_id == "":
-            raise InvalidSetting("group.instance.id", "group.instance.id must not be empty.")
+        check_name("group.id", self.group)
+        for setting, name in (
+            ("group.instance.id", self.instance_id),
+            ("group.remote.assignor", self.remote_assignor),
+            ("client.rack", self.rack or None),
+        ):
+            if name is not None:
+                check_name(setting, name)
         if self.heartbeat_interval_ms >= self.session_timeout_ms:
             raise InvalidSetting(
                 "heartbeat.interval.ms",

@@ -122,6 +122,7 @@ def _parse(arguments: bytes) -> Arguments:
         )
     try:
         parsed = json.loads(arguments)
+        json.dumps(parsed, ensure_ascii=False).encode()  # JSON can say "\\ud800", answers cannot
     except (ValueError, RecursionError) as error:
         raise ProtocolError(
             ErrorCode.INVALID_REQUEST, f"The arguments are not JSON: {error}."

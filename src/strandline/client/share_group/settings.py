@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
+from strandline.client.arguments import check_name
 from strandline.client.backoff import (
     RETRY_BACKOFF_MAX_MS,
     RETRY_BACKOFF_MS,
@@ -44,8 +45,7 @@ class ShareSettings:
     retry_backoff_max_ms: int = RETRY_BACKOFF_MAX_MS
 
     def __post_init__(self) -> None:
-        if not self.group:
-            raise InvalidSetting("group.id", "group.id must not be empty.")
+        check_name("group.id", self.group)
         if self.max_poll_records < 1:
             raise InvalidSetting("max.poll.records", "max.poll.records must be 1 at least.")
 
