@@ -11,6 +11,7 @@ from strandline.node.effects import CleanLog
 from strandline.node.explain.compact import compaction_state
 from strandline.node.follower_role import FollowerRole
 from strandline.node.ledger.keeping import Reason
+from strandline.node.why.subject import why
 from strandline.protocol.messages.find_coordinator import FindCoordinatorRequest
 from strandline.records.batch import iterate_headers
 from strandline.records.own_batch import own_batch
@@ -70,6 +71,29 @@ def test_a_dirty_log_is_compacted_within_the_backoff(world: World) -> None:
     last = cleaning.last[world.replica(T).log]
     assert (last.problem, last.stats.records_read, last.stats.records_kept) == (None, 5, 3)
     assert not cleaning.is_under_way(world.replica(T).log)
+
+
+def told(world: World, topic: str) -> list[str]:
+    """The causes that `why` names."""
+    found = why(world.node.parts, {"topic": topic}, world.now)["findings"]
+    assert isinstance(found, list)
+    return [each["cause"] for each in found if each["rule"] == "compaction"]
+
+
+def test_why_tells_what_compaction_waits_for_and_what_it_has_removed(world: World) -> None:
+    assert told(world, T) == []
+    write(world, T, "a", "b", "a", roll=False)
+    (waits,) = told(world, T)
+    assert waits == "from offset 0 on it is not compacted yet: Nothing is cleanable"
+    world.replica(T).log.roller.roll(world.now.wall_ms)
+    (waits,) = told(world, T)
+    assert "it is due, and waits for a cleaner thread: there are log.cleaner.threads=1" in waits
+    world.advance(BACKOFF_MS)
+    assert told(world, T) == ["below offset 3 it has only the newest record of each key"]
+    world.create_topic("clean", cleanup_policy="compact", min_cleanable_dirty_ratio="1")
+    write(world, "clean", "a")
+    (waits,) = told(world, "clean")
+    assert waits.endswith("The dirty ratio 1.000 does not exceed min.cleanable.dirty.ratio=1.0")
 
 
 def test_what_is_not_compacted_stays(world: World) -> None:

@@ -468,6 +468,14 @@ def _(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     cluster.world.connect().ask(ElectLeadersRequest(topic_partitions=wanted), 2)
 
 
+@causes("compaction")
+def _(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = cluster.world
+    world.create_topic("table", cleanup_policy="compact")
+    log = world.replica("table").log
+    world.node.background.cleaning.uncleanable[log] = "A batch is damaged."
+
+
 @causes("certificate-expires")
 def _(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     now_ms, day_ms = cluster.world.now.wall_ms, 86_400_000

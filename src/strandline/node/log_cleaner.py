@@ -23,7 +23,7 @@ from strandline.node.replicas import Replicas
 from strandline.node.settings import Settings
 from strandline.node.slices import SlicedWork, Slices
 from strandline.node.timers import Timer, Timers
-from strandline.storage.compaction.bounds import cleanable_range
+from strandline.storage.compaction.bounds import CleanableRange, cleanable_range
 from strandline.storage.compaction.choice import Candidate, choose
 from strandline.storage.compaction.cleaning import CleaningAborted, Uncleanable
 from strandline.storage.compaction.plan import (
@@ -253,9 +253,14 @@ class LogCleaner:
         directory = self._replicas.logs.directory_of(replica.topic_partition)
         return None if directory is None else self._plan(replica, directory, now)
 
+    def cleanable(self, replica: Replica, now: Instant) -> CleanableRange | None:
+        """What of the log can be compacted now; None if its directory cannot be used. Raises
+        `StorageError`."""
+        directory = self._replicas.logs.directory_of(replica.topic_partition)
+        return None if directory is None else _cleanable(replica, directory, now)
+
     def _plan(self, replica: Replica, directory: Directory, now: Instant) -> CleaningPlan | None:
-        checkpoint = directory.cleaner_offsets.get(replica.topic_partition)
-        found = cleanable_range(replica.log, checkpoint, now.wall_ms)
+        found = _cleanable(replica, directory, now)
         return plan_cleaning(replica.log, found, self._cleaner_settings(), now.wall_ms)
 
     def _cleaner_settings(self) -> CleanerSettings:
@@ -338,3 +343,8 @@ class LogCleaner:
         except StorageError as error:
             replica.fail(error)
         return False
+
+
+def _cleanable(replica: Replica, directory: Directory, now: Instant) -> CleanableRange:
+    checkpoint = directory.cleaner_offsets.get(replica.topic_partition)
+    return cleanable_range(replica.log, checkpoint, now.wall_ms)

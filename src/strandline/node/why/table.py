@@ -7,6 +7,7 @@ from typing import Final
 from strandline.errors import ErrorCode
 from strandline.node.why import (
     cluster_rules,
+    compaction_rules,
     group_rules,
     handshake_rules,
     leader_rules,
@@ -24,6 +25,7 @@ RULES: Final[tuple[Rule, ...]] = (
     *partition_rules.RULES,
     *leader_rules.RULES,
     *log_move_rules.RULES,
+    *compaction_rules.RULES,
     *reading_rules.RULES,
     *writing_rules.RULES,
     *transaction_rules.RULES,

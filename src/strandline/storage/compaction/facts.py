@@ -98,9 +98,9 @@ def compaction_facts(log: Log, checkpoint: Offset | None, now_ms: int) -> Compac
         config.is_compacted,
         found,
         config.min_cleanable_dirty_ratio,
-        _why_bound(log, found),
+        why_bound(log, found),
         due.is_now,
-        _why_due(log, found, due),
+        why_due(log, found, due),
         _due_at_ms(log, found, now_ms) if config.is_compacted and not due.is_now else None,
         tuple(_segment(log, index, found) for index in range(len(log.segments))),
     )
@@ -131,11 +131,12 @@ def _state(log: Log, segment: Segment, end: int, found: CleanableRange) -> tuple
     if end <= found.first_dirty:
         return State.CLEAN, f"All below offset {found.first_dirty} is compacted."
     if segment.base_offset >= found.first_uncleanable:
-        return State.UNCLEANABLE, _why_bound(log, found)
+        return State.UNCLEANABLE, why_bound(log, found)
     return State.DIRTY, "It has not been compacted since it was written."
 
 
-def _why_bound(log: Log, found: CleanableRange) -> str:
+def why_bound(log: Log, found: CleanableRange) -> str:
+    """Which rule ends the cleanable part, as a sentence."""
     lag_ms = log.config.min_compaction_lag_ms
     match found.bound:
         case Bound.ACTIVE_SEGMENT:
@@ -151,7 +152,8 @@ def _why_bound(log: Log, found: CleanableRange) -> str:
             )
 
 
-def _why_due(log: Log, found: CleanableRange, due: Due) -> str:
+def why_due(log: Log, found: CleanableRange, due: Due) -> str:
+    """Why the log is to be compacted now, or is not, as a sentence."""
     config = log.config
     match due:
         case Due.NOT_COMPACTED:
