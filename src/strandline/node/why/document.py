@@ -53,7 +53,9 @@ def _lines() -> Iterator[str]:
         yield _filled(f"`{rule.name}`, about a {rule.scope}. {rule.cause}") + "\n"
         yield _filled(f"**What ends it.** {rule.remedy}")
         if rule.settings:
-            yield "\nSettings: " + ", ".join(f"`{each}`" for each in rule.settings) + "."
+            yield "\n" + _filled(
+                "Settings: " + ", ".join(f"`{each}`" for each in rule.settings) + "."
+            )
 
 
 def _filled(text: str) -> str:
