@@ -1,4 +1,4 @@
-"""`strandline status` and replicas that cannot be used: for want of room, or their disk failed."""
+"""`strandline status` and what cannot be used: replicas without room or disk, and certificates."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 
 from strandline.cli.status import print_cluster, print_partitions
 from strandline.errors import StorageError
+from strandline.node.status.broker_document import Certificate
 from strandline.protocol.messages.inspect import InspectRequest
 from strandline.storage.files import DiskFull
 from strandline.types import BrokerId
@@ -36,6 +37,27 @@ def make(world: World, kind: type[StorageError], *topics: str) -> None:
 def row(text: str, topic: str) -> str:
     (found,) = [line for line in text.splitlines() if line.startswith(f"{topic} ")]
     return found
+
+
+@pytest.mark.parametrize(
+    ("begins_days", "expires_days", "told"),
+    [(-9, 9, "expires 20"), (-9, -1, "HAS EXPIRED 20"), (1, 9, "DOES NOT COUNT before 20")],
+)
+def test_the_time_of_a_certificate_is_told(
+    capsys: pytest.CaptureFixture[str], begins_days: int, expires_days: int, told: str
+) -> None:
+    world, day_ms = World(), 86_400_000
+    now_ms = world.now.wall_ms
+    own = Certificate(
+        listener="SSL",
+        subject="CN=broker",
+        kept_in="/broker.pem",
+        begins_wall_ms=now_ms + begins_days * day_ms,
+        expires_wall_ms=now_ms + expires_days * day_ms,
+    )
+    world.node.parts.certificates = lambda: [own]
+    text = printed(print_cluster, world, capsys)
+    assert f"The certificate of the listener SSL of broker 1 {told}" in text
 
 
 def test_a_partition_that_stands_still_on_a_full_disk_is_told(

@@ -172,16 +172,16 @@ def _cannot_use(what: str, partition: Mapping[str, Any]) -> str:
 def _certificate_lines(documents: Documents) -> Iterator[str]:
     """Certificates that expire, the first of them first. Brokers before 0.2 do not say it."""
     found = sorted(
-        (each["expires_wall_ms"], each["listener"], broker, document["wall_ms"])
+        (each["expires_wall_ms"], each["listener"], broker, each.get("begins_wall_ms", 0))
         for broker, document in documents.items()
         for each in document.get("certificates", ())
     )
-    for expires_ms, listener, broker, now_ms in found:
-        verb = "expires" if expires_ms > now_ms else "HAS EXPIRED"
-        yield (
-            f"The certificate of the listener {listener} of broker {broker} {verb} "
-            f"{time_text(expires_ms)}."
-        )
+    for expires_ms, listener, broker, begins_ms in found:
+        now_ms = documents[broker]["wall_ms"]
+        said = f"{'expires' if expires_ms > now_ms else 'HAS EXPIRED'} {time_text(expires_ms)}"
+        if begins_ms > now_ms:
+            said = f"DOES NOT COUNT before {time_text(begins_ms)}"
+        yield f"The certificate of the listener {listener} of broker {broker} {said}."
 
 
 def print_transactions(documents: Documents) -> None:
