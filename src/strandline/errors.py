@@ -299,9 +299,12 @@ class InvalidSetting(StrandlineError):
         self.name = name
 
 
-class CannotListen(InvalidSetting):
-    """No socket can listen at an address that is well formed: it is taken, or not this machine's.
-    Another moment, or another address, will do."""
+class CannotBeHad(InvalidSetting):
+    """A setting asks for what it may ask for, and what cannot be had now: another has it."""
+
+
+class CannotListen(CannotBeHad):
+    """No socket can listen at an address: it is taken, or not this machine's."""
 
 
 class StorageError(StrandlineError):

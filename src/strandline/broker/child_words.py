@@ -26,6 +26,7 @@ from strandline.broker.start_report import StartReport
 from strandline.cluster.store import StoreError, StoreUnavailable
 from strandline.config.listeners import Listener
 from strandline.errors import (
+    CannotBeHad,
     CannotListen,
     InvalidSetting,
     MalformedFrame,
@@ -122,6 +123,7 @@ def read_failure(said: Mapping[str, Any]) -> StrandlineError:
 
 _KINDS: Final[Mapping[str, tuple[type[StrandlineError], Any]]] = {
     "address": (CannotListen, CannotListen),
+    "had": (CannotBeHad, CannotBeHad),
     "setting": (InvalidSetting, InvalidSetting),
     "lock": (LockHeld, LockHeld),
     "storage": (StorageError, StorageError),

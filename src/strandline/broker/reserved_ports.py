@@ -13,7 +13,7 @@ from dataclasses import replace
 from strandline.broker.addresses import bound_socket
 from strandline.config.listeners import Listener, host_and_port
 from strandline.config.loopback import loopback
-from strandline.errors import InvalidSetting
+from strandline.errors import CannotListen
 
 
 class ReservedPort:
@@ -34,7 +34,7 @@ class ReservedPort:
 def with_ports(listeners: Sequence[Listener], reserved: list[ReservedPort]) -> tuple[Listener, ...]:
     """The listeners, each with a port that stays its own if the system is to choose one.
 
-    Those are added to `reserved`. Raises `InvalidSetting`.
+    Those are added to `reserved`. Raises `CannotListen`.
     """
     return tuple(_with_port(each, reserved) for each in listeners)
 
@@ -45,7 +45,7 @@ def _with_port(listener: Listener, reserved: list[ReservedPort]) -> Listener:
     try:
         port = ReservedPort(listener.host)
     except OSError as error:
-        raise InvalidSetting(
+        raise CannotListen(
             "listeners", f"listeners: {listener} cannot be bound: {error.strerror or error}."
         ) from error
     reserved.append(port)

@@ -39,10 +39,10 @@ the settings of [the clients](clients.md#tls-and-sasl), and `bootstrap.servers` 
 Results go to standard output, everything else to standard error. A command ends with 0 when it did
 what it was asked to, with 1 when it could not (one sentence says why, with the protocol's name of
 the error in brackets), with 2 when the command line or a setting is wrong, and with 130 when it was
-interrupted. A file that a setting names and that cannot be used is a wrong setting; an address that
-is taken is none. Two commands can end with 3, as their help says: `transactions find-hanging` and
-`table run`. `serve`, `broker`, `ui`, `produce` and `consume` end with 0 when Ctrl-C stops them and
-they could finish.
+interrupted. A file that a setting names and that cannot be used is a wrong setting; an address or a
+broker's id that another has is none. Two commands can end with 3, as their help says:
+`transactions find-hanging` and `table run`. `serve`, `broker`, `ui`, `produce` and `consume` end
+with 0 when Ctrl-C stops them and they could finish.
 
 Every command tells its options with `-h` or `--help`.
 

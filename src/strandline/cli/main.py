@@ -18,7 +18,7 @@ import click  # isort: skip
 from strandline.cli.client_config import client_config_option
 from strandline.cli.lazy import LazyCommand, LazyGroup
 from strandline.cli.sentences import sentence_of
-from strandline.errors import CannotListen, InvalidSetting, StrandlineError
+from strandline.errors import CannotBeHad, InvalidSetting, StrandlineError
 from strandline.version import VERSION
 
 __all__ = ["cli", "main", "started"]
@@ -144,7 +144,7 @@ def main() -> None:
 
         lines = f"strandline: {sentence_of(error)}".split("\n")
         click.echo("\n".join(map(shown_text, lines)), err=True)  # it may have names of others
-        is_wrong = isinstance(error, InvalidSetting) and not isinstance(error, CannotListen)
+        is_wrong = isinstance(error, InvalidSetting) and not isinstance(error, CannotBeHad)
         sys.exit(USAGE if is_wrong else 1)
     sys.exit(code if isinstance(code, int) else 0)
 

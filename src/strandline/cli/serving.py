@@ -27,7 +27,13 @@ from strandline.cli.started import STARTED_S
 from strandline.cluster.store import StoreError
 from strandline.config.listeners import ANY_INTERFACE, Listener, host_and_port
 from strandline.config.loopback import IPV6, loopback
-from strandline.errors import CannotListen, InvalidSetting, StorageError, StrandlineError
+from strandline.errors import (
+    CannotBeHad,
+    CannotListen,
+    InvalidSetting,
+    StorageError,
+    StrandlineError,
+)
 from strandline.records._kernels import are_switched_off, missing, sentence_about
 from strandline.storage.files import LockHeld
 from strandline.version import VERSION
@@ -175,6 +181,8 @@ async def _start(start: Callable[[], Awaitable[RunningBrokers]]) -> RunningBroke
         raise click.ClickException(
             f"{error} Choose another address with --listen {example} or the setting listeners."
         ) from error
+    except CannotBeHad as error:
+        raise click.ClickException(str(error)) from error
     except InvalidSetting as error:
         raise click.UsageError(str(error)) from error
     except LockHeld as error:

@@ -43,7 +43,7 @@ from strandline.cluster.znodes import (
 )
 from strandline.config.broker import BrokerConfig
 from strandline.config.topic import TopicConfig
-from strandline.errors import InvalidSetting
+from strandline.errors import CannotBeHad
 from strandline.node.authentication.authentication import no_tokens
 from strandline.node.log_directories import UNKNOWN_EPOCH, LogDirectories
 from strandline.node.metadata import tell_unreadable
@@ -123,7 +123,7 @@ class StartUp:
     def steps(self, view: StoreView) -> Generator[Step, None, None]:
         """Everything up to the moment at which the node can be made, from what the store has now.
 
-        Raises `InvalidSetting` if the id is taken, `UnknownFormat` before anything is changed,
+        Raises `CannotBeHad` if the id is taken, `UnknownFormat` before anything is changed,
         `StorageError` and `StoreError`: `MalformedNode` for a node that must be readable.
         """
         for node in view.nodes:
@@ -213,10 +213,10 @@ class StartUp:
             return lives
         return (*lives, (remembered.zxid, remembered.zxid))
 
-    def id_in_use(self, image: ClusterImage) -> InvalidSetting:
+    def id_in_use(self, image: ClusterImage) -> CannotBeHad:
         """What to say when another process has this broker's id."""
         other = image.brokers[self._broker_id]
-        return InvalidSetting(
+        return CannotBeHad(
             "node.id",
             f"A broker with the id {self._broker_id} is running in this cluster, at "
             f"{other.endpoints[0]}: every broker needs an id of its own.",
