@@ -20,11 +20,11 @@ from strandline.client.cluster import ClusterClient
 from strandline.client.settings import ClientSettings
 from strandline.errors import ErrorCode, InvalidSetting, ProtocolError
 from strandline.lakehouse.locations.location import Location
-from strandline.lakehouse.pipeline.publishing import group_of
 from strandline.lakehouse.spark_options import SparkOptions
 from strandline.lakehouse.tables.caring import care_for
 from strandline.lakehouse.tables.definition import SPEC_VERSION, parse_duration
 from strandline.lakehouse.tables.expiring import Expired
+from strandline.lakehouse.tables.identity import group_of
 from strandline.lakehouse.tables.names import NAMES
 from strandline.lakehouse.tables.store import drop_table, open_store
 from strandline.lakehouse.tables.upkeep import check_upkeep

@@ -12,12 +12,12 @@ from strandline.client.fetching import Isolation
 from strandline.client.offsets import committed_offsets
 from strandline.client.producer import Producer
 from strandline.lakehouse.pipeline.lag import lag_of
-from strandline.lakehouse.pipeline.publishing import Publisher, group_of
+from strandline.lakehouse.pipeline.publishing import Publisher
 from strandline.lakehouse.pipeline.start_offsets import LogFacts
 from strandline.lakehouse.pipeline.tasks import ROWS_PER_TASK, shares
 from strandline.lakehouse.reading.ranges import OffsetRange
 from strandline.lakehouse.rebuild.selection import batches, selection
-from strandline.lakehouse.tables.identity import Frontier
+from strandline.lakehouse.tables.identity import Frontier, group_of
 from strandline.lakehouse.tables.identity import OffsetRange as Committed
 from strandline.testing import Cluster
 from strandline.types import Offset, TopicPartition

@@ -23,7 +23,6 @@ from strandline.lakehouse.pipeline.errors import PipelineFailed
 from strandline.lakehouse.pipeline.events import Committed, Event, Notice
 from strandline.lakehouse.pipeline.log_facts import ask
 from strandline.lakehouse.pipeline.options import RunOptions
-from strandline.lakehouse.pipeline.publishing import group_of
 from strandline.lakehouse.pipeline.query import Attempt
 from strandline.lakehouse.pipeline.rounds import Rounds, RoundsQuery
 from strandline.lakehouse.pipeline.runner import Runner, StopRequest
@@ -31,7 +30,7 @@ from strandline.lakehouse.pipeline.start_offsets import start_offsets
 from strandline.lakehouse.tables.committing import CommitResult
 from strandline.lakehouse.tables.definition import LATE
 from strandline.lakehouse.tables.errors import FencedWriter
-from strandline.lakehouse.tables.identity import BatchIdentity
+from strandline.lakehouse.tables.identity import BatchIdentity, group_of
 from strandline.lakehouse.tables.maintenance import CompactionResult
 from strandline.lakehouse.tables.store import TableStore, open_store
 from strandline.lakehouse.tables.written import TaskWrite

@@ -11,8 +11,8 @@ from strandline.client.offsets import committed_offsets
 from strandline.lakehouse.pipeline.errors import RecordsLost, TopicMissing
 from strandline.lakehouse.pipeline.events import Event, Notice, Started, Stopped
 from strandline.lakehouse.pipeline.options import RunOptions
-from strandline.lakehouse.pipeline.publishing import group_of
 from strandline.lakehouse.pipeline.up_to_date import finish_if_up_to_date
+from strandline.lakehouse.tables.identity import group_of
 from strandline.types import Offset, TopicPartition
 from tests.lakehouse.pipeline.conftest import TableUnderTest
 

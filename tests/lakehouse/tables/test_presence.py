@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import socket
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +15,10 @@ from strandline.lakehouse.deadletters.replaying import replay
 from strandline.lakehouse.tables.definition import DEAD_LETTERS, LATE
 from strandline.lakehouse.tables.errors import BadTable, FilesMissing
 from strandline.lakehouse.tables.identity import BatchIdentity, OffsetRange
+from strandline.lakehouse.tables.made import MADE_FILE
 from strandline.lakehouse.tables.presence import absent_files
+from strandline.lakehouse.tables.spec import save_spec
+from strandline.lakehouse.tables.store import drop_table, open_store
 from strandline.lakehouse.tables.written import TaskWrite
 from tests.lakehouse.tables.conftest import MakeTable
 from tests.lakehouse.tables.table_world import TOPIC, TableWorld, Value
@@ -141,3 +146,45 @@ def test_a_directory_that_is_gone_has_no_files(make_table: MakeTable) -> None:
     [only] = table.store.files()
     moved = replace(only, path=only.path.parent / "elsewhere" / only.path.name)
     assert [each.size for each in absent_files([moved])] == [None]
+
+
+def test_a_table_whose_directory_is_gone_is_not_begun_anew(make_table: MakeTable) -> None:
+    """Removed by hand, or on a disk that is not mounted: what was there can still come back."""
+    table = make_table()
+    table.batch("q", 0, [{"a": 1}])
+    data, away = table.spec.directory().local, table.spec.place.local / "away"
+    data.rename(away)
+    data.mkdir()  # as a place to mount at
+    for _ in range(2):
+        with pytest.raises(BadTable) as refused:
+            open_store(table.spec, create=True).state()
+        assert list(data.iterdir()) == [], "nothing was made in its place"
+    assert str(data) in str(refused.value)
+    assert re.search("Put (it|them) back", str(refused.value))
+    data.rmdir()
+    away.rename(data)
+    table.reopen()
+    assert table.offsets() == [0]
+    drop_table(table.spec)
+    save_spec(table.spec)
+    open_store(table.spec, create=True)
+    assert (table.reopen().state().sequence, table.offsets()) == (0, [])
+
+
+def test_a_table_that_is_not_in_its_catalog_is_not_begun_anew(
+    make_table: MakeTable, table_format: str
+) -> None:
+    """Nor one of an earlier version, which is noted as made when it is opened."""
+    table = make_table()
+    table.batch("q", 0, [{"a": 1}])
+    note = table.spec.place.local / MADE_FILE
+    note.unlink()
+    open_store(table.spec, create=True)
+    if table_format == "iceberg":
+        (table.spec.place.local / "catalog.db").unlink()
+    else:
+        shutil.rmtree(table.spec.directory().local / "_delta_log")
+    with pytest.raises(BadTable, match=f"there was a table in .* remove {note}"):
+        open_store(table.spec, create=True)
+    note.unlink()
+    assert open_store(table.spec, create=True).state().sequence == 0

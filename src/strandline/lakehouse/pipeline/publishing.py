@@ -14,12 +14,8 @@ from strandline.client.offsets import commit_offsets
 from strandline.client.security.settings import PLAINTEXT, Security
 from strandline.client.settings import ClientSettings
 from strandline.errors import ProtocolError
+from strandline.lakehouse.tables.identity import group_of
 from strandline.types import Offset, TopicPartition
-
-
-def group_of(table: str) -> str:
-    """The name of the group that shows a table's progress."""
-    return f"strandline-table-{table}"
 
 
 class Publisher:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -50,9 +49,7 @@ def ready(options: ResultOptions, schema: StructType) -> Target:
         spec = _made(place, options, rows)
     _check(spec, options.defined)
     store = open_store(spec)
-    if not store.exists():
-        with suppress(TableExists):  # another query was first
-            store.create(rows)
+    store.make_sure(rows)
     present = stored_columns(spec, None, store.snapshot_at(None).schema)
     columns = fitted(rows, present, table=spec.name, evolve=spec.evolve)
     check_keys(spec.keys, columns)

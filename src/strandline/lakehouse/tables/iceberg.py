@@ -67,6 +67,7 @@ from strandline.lakehouse.tables.iceberg_schema import retype, statistics_of, wo
 from strandline.lakehouse.tables.iceberg_transaction import CommitTransaction
 from strandline.lakehouse.tables.iceberg_upkeep import METADATA, bounds_of, superfluous, unnamed
 from strandline.lakehouse.tables.names import OwnNames
+from strandline.lakehouse.tables.presence import WHAT_HELPS
 from strandline.lakehouse.tables.removals import old_files
 from strandline.lakehouse.tables.transforms import Transform, partition_names
 from strandline.lakehouse.tables.types import as_stored
@@ -339,9 +340,10 @@ class IcebergBackend:
                 raise StoreTrouble(self._sentence(error)) from error
             if isinstance(error, OperationalError) and "locked" in str(error):
                 raise
+            helps = f" {WHAT_HELPS}" if isinstance(error, FileNotFoundError) else ""
             raise BadTable(
                 f"The Iceberg table in {self._directory}, or {self._entry.shown}, cannot be "
-                f"read: {error}."
+                f"read: {error}.{helps}"
             ) from error
 
     @contextmanager

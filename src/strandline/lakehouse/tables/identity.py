@@ -100,6 +100,11 @@ class TableState:
     watermark_us: int | None = None
 
 
+def group_of(table: str) -> str:
+    """The name of the consumer group that shows a table's progress."""
+    return f"strandline-table-{table}"
+
+
 def topic_marks(topic_id: str) -> tuple[int, int] | None:
     """A topic id as two signed 64-bit numbers, which is what marks can hold."""
     if not topic_id:

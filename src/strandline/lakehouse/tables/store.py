@@ -35,6 +35,7 @@ from strandline.lakehouse.tables.identity import (
     OffsetRange,
     TableState,
 )
+from strandline.lakehouse.tables.made import forget, gone, note_made, was_made
 from strandline.lakehouse.tables.maintenance import CompactionResult, Maintenance
 from strandline.lakehouse.tables.opening import check_commits, open_backend, open_for_run
 from strandline.lakehouse.tables.parts import Carrier
@@ -91,10 +92,24 @@ class TableStore:
         if columns is None:
             columns = pa.schema([*table_columns(self.spec), *self.spec.own_columns()])
         self._backend.create(columns, partitioning(self.spec))
+        note_made(self.spec)
 
     def exists(self) -> bool:
-        """Whether the table was made."""
-        return self._backend.exists()
+        """Whether the table was made. Raises BadTable for one that was, and is gone."""
+        if self._backend.exists():
+            return True
+        # Another process may have made it meanwhile: the note comes after the table.
+        if was_made(self.spec) and not self._backend.exists():
+            raise gone(self.spec)
+        return False
+
+    def make_sure(self, columns: pa.Schema | None = None) -> None:
+        """Make the table if it never was. Raises as `create` and `exists`."""
+        if self.exists():
+            note_made(self.spec)  # earlier versions did not
+        else:
+            with suppress(TableExists):  # another process was first
+                self.create(columns)
 
     def state(self) -> TableState:
         """The table now: what a batch is written against. Raises TableMissing."""
@@ -277,6 +292,7 @@ def drop_table(spec: TableSpec) -> None:
     """
     # Without its definition it is no table any more, however far the rest comes.
     stores.remove(spec.place / SPEC_FILE)
+    forget(spec)
     for side in (None, *SIDES):
         open_backend(spec, side).drop()
     stores.remove_tree(spec.place)
@@ -285,13 +301,12 @@ def drop_table(spec: TableSpec) -> None:
 def open_store(
     spec: TableSpec, *, create: bool = False, spark: SparkSession | None = None
 ) -> TableStore:
-    """The store of a table; with `create`, the table is made if it is missing.
+    """The store of a table; with `create`, as `TableStore.make_sure` leaves it.
 
     With a session, batches are committed by the writer that the definition names; without one,
     everything by this package. Raises InvalidSetting when the session lacks that writer.
     """
     store = TableStore(spec, None if spark is None else open_for_run(spec, spark))
-    if create and not store.exists():
-        with suppress(TableExists):  # another process was first
-            store.create()
+    if create:
+        store.make_sure()
     return store
