@@ -73,7 +73,7 @@ class UnreadableFile(StorageError):
 
 
 class LockHeld(StorageError):
-    """Another process holds the lock of this file."""
+    """Another process holds the lock of this file, or this one does already."""
 
 
 class File(Protocol):
@@ -212,7 +212,7 @@ class Files(Protocol):
         """Make the names in a directory durable. May run in any thread."""
 
     def lock(self, path: str) -> Lock:
-        """Claim the lock file, creating it. Raises `LockHeld` if another process has it."""
+        """Claim the lock file, creating it. Raises `LockHeld` if it is held."""
 
     def free_bytes(self, path: str) -> int:
         """Bytes that can still be written to the file system that holds `path`."""

@@ -242,7 +242,7 @@ class MemoryFiles:
 
     def lock(self, path: str) -> MemoryLock:
         if path in self._locks:
-            raise LockHeld(f"Another process holds the lock {path}.")
+            raise LockHeld(f"The lock {path} is held already.")
         self.open(path, create=True).close()
         return MemoryLock(path, self._locks)
 

@@ -17,6 +17,8 @@ from strandline.storage.system_calls import lock_exclusively
 
 _LOCK_HELD: Final = frozenset({errno.EAGAIN, errno.EACCES})
 """Which of them says so is the system's choice (fcntl(2))."""
+_held_here: Final[set[tuple[int, int]]] = set()
+"""The files that this process has locked, by their devices and inodes."""
 
 
 class RealLock:
@@ -27,6 +29,9 @@ class RealLock:
     """
 
     def __init__(self, path: str) -> None:
+        # It must not even be opened: a record lock goes as soon as a descriptor of its file does.
+        if os.path.exists(path) and _identity(os.stat(path)) in _held_here:
+            raise LockHeld(f"This process holds the lock {path} already.")
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             lock_exclusively(self._descriptor)
@@ -38,9 +43,12 @@ class RealLock:
                 f"The file system of {path} refuses to lock files ({error.strerror or error}). "
                 "Without a lock two brokers could write to the same data."
             ) from error
+        self._file = _identity(os.fstat(self._descriptor))
+        _held_here.add(self._file)
 
     def release(self) -> None:
         if self._descriptor >= 0:
+            _held_here.discard(self._file)
             os.close(self._descriptor)
             self._descriptor = NO_DESCRIPTOR
 
@@ -54,3 +62,7 @@ class RealLock:
         trace: TracebackType | None,
     ) -> None:
         self.release()
+
+
+def _identity(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino
