@@ -63,6 +63,20 @@ def test_a_table_is_defined_shown_and_dropped(
     assert table("list", "--json").json == []
 
 
+def test_a_table_is_not_dropped_without_an_answer(table: Run, spawn: Run, tmp_path: Path) -> None:
+    """Where there is no terminal it ended with 130 and said nothing but its question."""
+    table("create", "t")
+    where = ("--tables", str(tmp_path))
+    ended = spawn("table", "drop", "t", *where)
+    assert (ended.code, ended.out) == (2, "")
+    assert f"Not confirmed: Delete everything in {tmp_path / 't'}?" in ended.err
+    assert "--yes" in ended.err
+    assert spawn("table", "drop", "t", *where, stdin=b"n\n").code == 1
+    assert (tmp_path / "t").exists()
+    assert spawn("table", "drop", "t", *where, stdin=b"y\n").code == 0
+    assert not (tmp_path / "t").exists()
+
+
 def test_a_table_that_was_never_run_lacks_everything(
     table: Run, strandline: Run, spawn: Run, tmp_path: Path, name: str
 ) -> None:

@@ -23,6 +23,7 @@ from strandline.authorization.acls import (
 )
 from strandline.authorization.filters import AclFilter, exactly
 from strandline.cli.acl_matching import why_never
+from strandline.cli.confirming import confirm
 from strandline.cli.connecting import F, bootstrap_option, json_option, open_cluster
 from strandline.cli.output import counted, print_json, print_table
 from strandline.cli.whole_sentences import SentencesGroup
@@ -168,7 +169,7 @@ def remove(pattern: str, yes: bool, bootstrap: str | None, as_json: bool, **opti
             raise click.UsageError("Name a resource: --topic, --group, --cluster, ...")
         filters = [AclFilter(*each) for each in resources.all()]
         if not yes:
-            click.confirm("Remove all ACLs of these resources?", abort=True, err=True)
+            confirm("Remove all ACLs of these resources?")
     with open_cluster(bootstrap) as client:
         removed = AclAdmin(client).delete(filters)
     if as_json:

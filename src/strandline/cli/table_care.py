@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from strandline.cli.client_config import client_config
+from strandline.cli.confirming import confirm
 from strandline.cli.connecting import bootstrap_option, json_option
 from strandline.cli.output import counted, print_json, size_text
 from strandline.cli.table_options import (
@@ -150,7 +151,7 @@ def drop(name: str, yes: bool, tables: Location, bootstrap: str | None) -> None:
     spec = load_table(tables, name)
     address = bootstrap_of(bootstrap)
     if not yes:
-        click.confirm(f"Delete everything in {spec.location}?", abort=True)
+        confirm(f"Delete everything in {spec.location}?")
     drop_table(spec)
     click.echo(f"Table {name} is deleted.")
     if spec.is_of_queries:
