@@ -156,15 +156,38 @@ def test_e12_a_table_is_defined_where_it_will_always_be(
     assert listed["location"] == str(tmp_path / "relative" / "t")
 
 
+def test_a_run_without_a_broker_ends_as_other_commands_do(alone: Run, table: Run) -> None:
+    """It waited for five minutes, and had started Spark."""
+    table("create", "t")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        nobody = f"127.0.0.1:{taken.getsockname()[1]}"
+        refused = f"Cannot connect to {nobody}: Connection refused."
+        assert alone("-b", nobody, "topics", "list").err.startswith(refused)
+        ended = table("run", "t", "--once", "-b", nobody)
+        assert (ended.code, ended.out) == (1, "")
+        assert ended.err.startswith(refused)
+        assert "-b HOST:PORT; a run with --patience DURATION waits" in ended.err
+        for once in ((), ("--once",)):
+            ended = table("run", "t", *once, "-b", nobody, "--patience", "1 s", "--json")
+            assert ended.code == 1
+            said = rf"{nobody}: .* Trying again until [\d:]+ \(--patience 1 s\)"
+            assert re.search(said, ended.json["sentence"])
+            assert f"not brought further: Cannot connect to {nobody}" in ended.err
+            assert "That was tried for 1 s; --patience says for how long." in ended.err
+
+
 def test_a_master_that_is_not_there_costs_its_patience_and_one_sentence(
-    table: Run, tmp_path: Path, name: str
+    strandline: Run, table: Run, tmp_path: Path, name: str
 ) -> None:
     """It was a Python and a Java traceback after two and a half minutes."""
+    assert strandline("topics", "create", name).code == 0
+    where = ("--tables", str(tmp_path))
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         nobody = f"spark://127.0.0.1:{taken.getsockname()[1]}"
         table("create", "t", "--topic", name)
-        ended = table("run", "t", "--master", nobody, "--patience", "1 s")
+        ended = strandline("table", "run", "t", "--master", nobody, "--patience", "1 s", *where)
     assert ended.code == 1
     assert f"No Spark master answers at {nobody} within 1 s" in ended.err
     assert "correct --master, or run Spark on this machine" in ended.err

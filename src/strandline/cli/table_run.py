@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from strandline.lakehouse.pipeline.lag import Lag
 
 
+_PATIENCE: Final = "5 min"
 _TOO_DEAD: Final = 3
 """The exit code of a run that committed everything, too much of it as dead letters."""
 
@@ -98,10 +99,9 @@ _TOO_DEAD: Final = 3
 )
 @click.option(
     "--patience",
-    default="5 min",
-    show_default=True,
     metavar="DURATION",
-    help="How long to try again after trouble with brokers or workers began.",
+    help="How long to try again after trouble with brokers or workers began. [default: 5 min; with "
+    "--once not for brokers that do not answer at the start]",
 )
 @click.option(
     "--dead-share",
@@ -128,7 +128,7 @@ def run(
     rows_per_commit: int,
     compact_every: int,
     vacuum: str | None,
-    patience: str,
+    patience: str | None,
     dead_share: float,
     fail_on_dead: bool,
     select: str | None,
@@ -205,7 +205,7 @@ def run_options(
     rows_per_commit: int,
     compact_every: int,
     vacuum: str | None,
-    patience: str,
+    patience: str | None,
     dead_share: float,
 ) -> RunOptions:
     """How a table is run, as the options above say it. Raises InvalidSetting."""
@@ -220,7 +220,8 @@ def run_options(
         rows_per_commit=rows_per_commit,
         compact_every=compact_every,
         vacuum_ms=None if vacuum is None else parse_duration("vacuum", vacuum),
-        patience_s=parse_duration("patience", patience) / 1000,
+        patience_s=parse_duration("patience", patience or _PATIENCE) / 1000,
+        waits_at_start=patience is not None or not once,
         dead_share=dead_share / 100,
     )
 

@@ -11,7 +11,8 @@ from strandline.client.offsets import committed_offsets
 from strandline.lakehouse.pipeline.errors import RecordsLost, TopicMissing
 from strandline.lakehouse.pipeline.events import Event, Notice, Started, Stopped
 from strandline.lakehouse.pipeline.options import RunOptions
-from strandline.lakehouse.pipeline.up_to_date import finish_if_up_to_date
+from strandline.lakehouse.pipeline.running import NeverStopped
+from strandline.lakehouse.pipeline.up_to_date import finish_if_up_to_date, look
 from strandline.lakehouse.tables.identity import group_of
 from strandline.types import Offset, TopicPartition
 from tests.lakehouse.pipeline.conftest import TableUnderTest
@@ -23,7 +24,8 @@ def end_at_once(table: TableUnderTest, *, accepts_loss: bool = False) -> list[Ev
     """What was told; None if there is work."""
     told: list[Event] = []
     chosen = RunOptions(bootstrap=table.bootstrap, once=True, accepts_loss=accepts_loss)
-    return told if finish_if_up_to_date(table.store, chosen, told.append) else None
+    begin = look(table.store, chosen, told.append, NeverStopped())
+    return told if finish_if_up_to_date(table.store, begin, chosen, told.append) else None
 
 
 def published(table: TableUnderTest, partitions: int) -> list[int | None]:

@@ -43,6 +43,8 @@ class RunOptions:
     """Of the records of a commit, what more dead letters than this are told at the run's end."""
     patience_s: float = 300.0
     """How long trouble is met with another attempt, counted from the first since all was well."""
+    waits_at_start: bool = True
+    """Whether this goes for brokers, too, that do not answer when the run begins."""
 
     def __post_init__(self) -> None:
         if self.vacuum_ms is None:

@@ -32,6 +32,7 @@ from strandline.lakehouse.pipeline.keeping import Keeper
 from strandline.lakehouse.pipeline.lag import Lag, lag_of
 from strandline.lakehouse.pipeline.options import isolation_of
 from strandline.lakehouse.pipeline.parts_in_spark import carrier_of
+from strandline.lakehouse.pipeline.patience import Patience
 from strandline.lakehouse.pipeline.publishing import Publisher
 from strandline.lakehouse.pipeline.query import Attempt
 from strandline.lakehouse.pipeline.rounds import Rounds, RoundsQuery
@@ -43,7 +44,6 @@ from strandline.lakehouse.session_lasting import is_lost
 from strandline.lakehouse.session_master import NoSpark
 from strandline.lakehouse.session_remote import has_context
 from strandline.lakehouse.spark_errors import OF_SPARK, cause_of
-from strandline.lakehouse.tables.errors import TableError
 from strandline.lakehouse.tables.identity import OffsetRange, TableState
 from strandline.lakehouse.tables.store import TableStore, open_store
 from strandline.lakehouse.tables.written import TaskWrite
@@ -107,10 +107,7 @@ class Runner:
         self._dead_share = 0.0
         self._failures = 0
         """Of Spark, in a row."""
-        self._trouble = ""
-        """What was told last, if all has not been well since."""
-        self._trouble_s: float | None = None
-        """When trouble began; None while all is well. A topic may be quiet for any time before."""
+        self._patience = Patience(context.options.patience_s, tell)
         self._healer = self._made_healer()
         self._keeper = Keeper(self._store_beside(), context.options, tell)
         bootstrap = context.options.bootstrap
@@ -159,16 +156,17 @@ class Runner:
                 self._ensure_spark()
                 self._one_query(stop, available_now=once or was_set, is_last=was_set)
             except _TROUBLE as error:
-                if self._trouble_s is None:
-                    self._trouble_s = time.monotonic()
+                sentence = _sentence(error)
                 if (
-                    was_set
-                    or time.monotonic() - self._trouble_s > self._context.options.patience_s
+                    self._patience.is_over()
+                    or was_set
                     or (self._renew is None and is_lost(self._context.spark))
                 ):
-                    raise _given_up(error) from error
+                    if isinstance(error, PipelineError):
+                        raise
+                    raise self._patience.given_up(sentence) from error
                 self._failures += isinstance(error, OF_SPARK)
-                self._tell_trouble(_sentence(error))
+                self._patience.tell(sentence)
                 log.debug("The query ended", exc_info=error)
                 _pause(stop)
                 continue
@@ -177,12 +175,6 @@ class Runner:
                 if once:
                     self._keeper.maybe_keep()  # when it has all that it is to have
                 return
-
-    def _tell_trouble(self, sentence: str) -> None:
-        """Once, however often it repeats before all is well."""
-        if sentence != self._trouble:
-            self._tell(Notice(f"{sentence} Going on from the table's frontier."))
-        self._trouble = sentence
 
     def _ensure_spark(self) -> None:
         """A new session, if the JVM of the present one is gone, or it fails again and again.
@@ -274,7 +266,7 @@ class Runner:
                 self._keeper.maybe_compact()
                 if not self._context.options.once:
                     self._keeper.maybe_keep()
-                if self._trouble_s is not None and time.monotonic() >= look_s:
+                if self._patience.is_tried and time.monotonic() >= look_s:
                     look_s = time.monotonic() + _LASTS_S
                     if self._has_everything():  # no commit will come to say that it is over
                         self._all_is_well()
@@ -308,7 +300,8 @@ class Runner:
         return replace(event, lag=self._lag())
 
     def _all_is_well(self) -> None:
-        self._trouble, self._trouble_s, self._failures = "", None, 0
+        self._patience.renew()
+        self._failures = 0
 
     def _has_everything(self) -> bool:
         """Whether a last batch would be empty."""
@@ -335,12 +328,6 @@ def _pause(stop: StopRequest) -> None:
     until = time.monotonic() + _PAUSE_S
     while not stop.is_set and time.monotonic() < until:
         time.sleep(_LOOK_S)
-
-
-def _given_up(error: Exception) -> Exception:
-    if isinstance(error, (PipelineError, TableError)):
-        return error
-    return PipelineFailed(f"The table was not brought further: {_sentence(error)}")
 
 
 def _sentence(error: Exception) -> str:

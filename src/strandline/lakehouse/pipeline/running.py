@@ -16,7 +16,7 @@ from strandline.lakehouse.pipeline.events import Event, Notice, Stopped
 from strandline.lakehouse.pipeline.healing import Healer
 from strandline.lakehouse.pipeline.options import RunOptions
 from strandline.lakehouse.pipeline.parts_by_command import TooMuchHere, only_little
-from strandline.lakehouse.pipeline.up_to_date import finish_if_up_to_date
+from strandline.lakehouse.pipeline.up_to_date import finish_if_up_to_date, look
 from strandline.lakehouse.session_remote import is_remote
 from strandline.lakehouse.spark_options import STARTS_QUICKLY, SparkOptions, open_session
 from strandline.lakehouse.tables.definition import TableSpec
@@ -62,14 +62,15 @@ def run_table(
 
     With `options.once` it ends when all is committed that was there at its start, and does not
     start Spark if that is nothing. Otherwise it ends after the batch in which `stop` was set;
-    `stop` is entered when Spark runs, which puts a signal handler of its own in place. `on_event`
-    gets every event, in the thread of the caller. If Spark runs in this process already, its
-    session is used and left as it is, and `spark` has no effect; so it is with a `shared` one,
-    which is made anew for all runs that share it. Rows go through `transform`, by default the one
-    that the definition names.
+    `stop` is entered while brokers are waited for at the start, and again when Spark runs, which
+    puts a signal handler of its own in place. `on_event` gets every event, in the thread of the
+    caller. If Spark runs in this process already, its session is used and left as it is, and
+    `spark` has no effect; so it is with a `shared` one, which is made anew for all runs that share
+    it. Rows go through `transform`, by default the one that the definition names.
 
-    Raises `TableError` and `PipelineError` (what was committed stays), `NoJava`, `NoSpark`, and
-    `InvalidSetting` for jars that are missing, or a store in which commits are not safe.
+    Raises `TableError` and `PipelineError` (what was committed stays), `NoJava`, `NoSpark`,
+    `ProtocolError` for brokers that refuse the run at its start, and `InvalidSetting` for jars that
+    are missing, or a store in which commits are not safe.
     """
     spark = spark or SparkOptions()
     check_of_topics(spec)
@@ -84,10 +85,12 @@ def run_table(
     if transform is None:
         # Also where nothing is new, and Spark is not started.
         is_healed = _heal(spec, on_event)
+    with stop() as request:
+        begin = look(store, options, on_event, request)
     if (
         options.once
         and is_healed
-        and (stopped := finish_if_up_to_date(store, options, on_event)) is not None
+        and (stopped := finish_if_up_to_date(store, begin, options, on_event)) is not None
     ):
         return stopped
 
