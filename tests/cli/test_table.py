@@ -111,6 +111,7 @@ def test_dead_letters_of_an_empty_table(alone: Run, table: Run, tmp_path: Path) 
         ),
         (("create", "t", "--column", "x"), "--column takes NAME:TYPE"),
         (("create", "t", "--value", "avro"), "avro values need a schema"),
+        (("create", "t", "--select", "selct * from batch"), "Syntax error at or near 'selct'"),
         (("run", "nothing"), "There is no table 'nothing'"),
         (("diff", "nothing"), "There are none"),
         (("run", "t", "--master", "spark//h"), "master cannot be 'spark//h': expected local[4]"),

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import click
 
 from strandline.cli.table_options import (
+    check_installed,
     tables_as_typed,
     tables_option,
     transform_options,
@@ -165,6 +166,8 @@ def create(name: str, tables: Location, **given: Any) -> None:
     """
     try:
         spec = definition(name, tables, first_of_registry, **given)
+        if spec.select is not None:
+            _check_select(spec)
     except InvalidSetting as wrong:
         raise click.UsageError(str(wrong)) from wrong
     except RegistryDown as down:
@@ -173,6 +176,24 @@ def create(name: str, tables: Location, **given: Any) -> None:
     click.echo(f"Table {name} of {', '.join(spec.topics)} is defined in {spec.location}.")
     jars = " --delta-jars DIR" if spec.writer == "spark" else ""
     click.echo(f"Fill it with: strandline table run {name}{jars}{tables_as_typed()}")
+
+
+def _check_select(spec: TableSpec) -> None:
+    """Raises InvalidSetting for a select that cannot be one; without Java it is not checked."""
+    check_installed()
+    from strandline.cli.spark_logging import silence_py4j
+    from strandline.lakehouse.session_java import NoJava
+    from strandline.lakehouse.spark_options import STARTS_QUICKLY, SparkOptions, one_session
+    from strandline.lakehouse.transforming.checking import check_select
+
+    silence_py4j()
+    options = SparkOptions(master="local[1]")
+    name = f"table create {spec.name}"
+    try:
+        with one_session(name, options, java_options=STARTS_QUICKLY) as session:
+            check_select(session, spec)
+    except NoJava as none:
+        click.echo(f"The select is checked when the table is run: {none}", err=True)
 
 
 First: TypeAlias = Callable[[str, str, str, str | None], tuple[str | None, str | None]]
