@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import random
+import re
+import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -20,6 +22,8 @@ from strandline.lakehouse.tables.delta_upkeep import FOR_GOOD_MS, dated, upkeep_
 from strandline.lakehouse.tables.errors import BadTable
 from strandline.lakehouse.tables.iceberg import IcebergSnapshot
 from strandline.lakehouse.tables.identity import OffsetRange
+from strandline.lakehouse.tables.spec import load_spec, save_spec
+from strandline.lakehouse.tables.store import open_store
 from strandline.types import TopicPartition
 from tests.lakehouse.tables.table_world import TOPIC, TableWorld
 
@@ -138,6 +142,7 @@ def test_marks_without_a_time_get_one_with_the_next_commit(
 def test_a_table_that_lost_its_marks_is_refused(tmp_path: Path, table_format: str) -> None:
     """A batch would begin at the topic's first record, and double all rows."""
     table = TableWorld(tmp_path / "t", format=table_format)
+    save_spec(table.spec)
     table.batch("q", 0, [{"n": 1}, {"n": 2}])
     snapshot = table.store.backend.load()
     if isinstance(snapshot, IcebergSnapshot):
@@ -153,7 +158,18 @@ def test_a_table_that_lost_its_marks_is_refused(tmp_path: Path, table_format: st
         table.batch("new", 0, [{"n": 1}, {"n": 2}])
     with pytest.raises(BadTable, match="has lost its marks"):
         table.store.declare_lost([OffsetRange(TOPIC, 0, 0, 2)])
+    with pytest.raises(BadTable, match="has lost its marks") as refused:
+        table.store.state()  # what `table status` and `verify` show
     assert table.offsets() == [0, 1]
+
+    remedy = re.search(r"mv .* && mkdir .* && cp .* && ", str(refused.value))
+    if remedy is None:
+        assert "make another table" in str(refused.value)
+        return
+    subprocess.run(["bash", "-c", f"{remedy[0]} true"], check=True)
+    assert open_store(load_spec(tmp_path / "t"), create=True).state().sequence == 0
+    old = open_store(load_spec(tmp_path / "t-old"))
+    assert old.dataset().count_rows() == 2
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -13,12 +13,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from shlex import quote
 from typing import Final, NamedTuple
 
 from strandline.lakehouse.deadletters.letters import lost as lost_letters
 from strandline.lakehouse.tables import marks
 from strandline.lakehouse.tables.backend import Backend, Change, Conflict, DataFile, Snapshot
-from strandline.lakehouse.tables.definition import DEAD_LETTERS, TableSpec, partitioning
+from strandline.lakehouse.tables.definition import (
+    DEAD_LETTERS,
+    SPEC_FILE,
+    TableSpec,
+    partitioning,
+)
 from strandline.lakehouse.tables.dividing import check_divided
 from strandline.lakehouse.tables.errors import BadTable, FencedWriter, SchemaMoved
 from strandline.lakehouse.tables.files import PartitionedFiles, remove_files
@@ -261,7 +267,11 @@ class Committer:
 
 
 def check_marks(spec: TableSpec, snapshot: Snapshot) -> None:
-    """Raises BadTable for a table that had marks, and has none: a batch would double its rows."""
+    """Raises BadTable for a table that had marks, and has none: a batch would double its rows.
+
+    What they said is not made out of rows again: they do not tell what was compacted, expired or
+    dropped, nor how far the watermark was.
+    """
     if snapshot.mark(marks.SEQUENCE) is not None:
         return
     for commit in snapshot.history(None):
@@ -269,8 +279,24 @@ def check_marks(spec: TableSpec, snapshot: Snapshot) -> None:
             raise BadTable(
                 f"The table {spec.name} has lost its marks, which say what is in it: its history "
                 f"has commit {sequence}, and another engine removed what that noted. A batch could "
-                "double rows. Put a copy of the table from before in its place, or make a new one."
+                "double rows, so none is committed; the rows can still be read (strandline table "
+                f"query). Put a copy of the table from before in its place, or {_anew(spec)}"
             )
+
+
+def _anew(spec: TableSpec) -> str:
+    """How to have the table once more, and keep the present one."""
+    if spec.is_of_queries:
+        return "write another one by queries with new checkpoints."
+    if not spec.place.is_local or spec.format != "delta":  # Iceberg's paths are absolute
+        return "make another table of its topics: strandline table create."
+    place = spec.location
+    old = f"{place}-old"
+    return (
+        f"fill it anew from what the logs of its topics still have, beside the old one: mv "
+        f"{quote(place)} {quote(old)} && mkdir {quote(place)} && cp {quote(f'{old}/{SPEC_FILE}')} "
+        f"{quote(place)} && strandline table run {spec.name}"
+    )
 
 
 def _side_changes(

@@ -34,11 +34,12 @@ def check_readable(directory: Location, table: DeltaTable) -> None:
     features = frozenset(table.protocol().reader_features or ())
     if _DELETIONS in features:
         raise BadTable(
-            f"{here} was given the feature {_DELETIONS}: rows that another engine deleted are "
-            "still in its files, and this package would show them. Apply the deletions in Spark "
-            f"(REORG TABLE delta.`{directory.spark}` APPLY (PURGE)), and drop the feature ({alter} "
-            f"DROP FEATURE {_DELETIONS} TRUNCATE HISTORY, which Delta does when it is asked again "
-            "a day later)."
+            f"{here} was given the feature {_DELETIONS}, with which rows that another engine "
+            "deletes stay in its files. This package would bring them back, and so leaves the "
+            "table as it is; no row is lost. Two statements in a Spark with Delta make it one that "
+            f"is read again: REORG TABLE delta.`{directory.spark}` APPLY (PURGE); and {alter} DROP "
+            f"FEATURE {_DELETIONS} TRUNCATE HISTORY; the second once more a day later, which is "
+            "when Delta does it. Then a run goes on where the table ends."
         )
     mode = table.metadata().configuration.get(_MAPPING, "none")
     if mode != "none":

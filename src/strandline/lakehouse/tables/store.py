@@ -23,6 +23,7 @@ from strandline.lakehouse.tables.committing import (
     REPLAYED,
     CommitResult,
     Committer,
+    check_marks,
 )
 from strandline.lakehouse.tables.definition import SPEC_FILE, TableSpec, partitioning
 from strandline.lakehouse.tables.errors import TableExists, TableMissing
@@ -112,8 +113,11 @@ class TableStore:
                 self.create(columns)
 
     def state(self) -> TableState:
-        """The table now: what a batch is written against. Raises TableMissing."""
-        return self.state_of(self._backend.load())
+        """The table now: what a batch is written against. Raises TableMissing, and BadTable for one
+        that has lost what says so."""
+        snapshot = self._backend.load()
+        check_marks(self.spec, snapshot)
+        return self.state_of(snapshot)
 
     def state_of(self, snapshot: Snapshot) -> TableState:
         """The table at one moment."""
