@@ -45,7 +45,7 @@ def test_a_table_is_defined_shown_and_dropped(
         *("--partition", "day(at), x", "--column", "x:string", "--interval", "5 s"),
     )
     assert made.code == 0, made.err
-    assert "strandline table run flights" in made.out
+    assert f"strandline table run flights --tables {tmp_path}\n" in made.out
     spec = json.loads((tmp_path / "flights" / "table.json").read_text())
     assert (spec["watermark_ms"], spec["commit_interval_ms"]) == (7_200_000, 5_000)
     assert table("create", "flights").code == 1
@@ -112,6 +112,11 @@ def test_dead_letters_of_an_empty_table(alone: Run, table: Run, tmp_path: Path) 
         (("create", "t", "--column", "x"), "--column takes NAME:TYPE"),
         (("create", "t", "--value", "avro"), "avro values need a schema"),
         (("create", "t", "--select", "selct * from batch"), "Syntax error at or near 'selct'"),
+        (("create", "t", "--transform", "enrich"), "module:function, not 'enrich'"),
+        (("create", "t", "--partition", "day(at)"), "such as at:timestamp"),
+        (("create", "t", "--partition", "at"), "such as at:string"),
+        (("create", "t", "--schema", __file__), "The JSON Schema is not JSON"),
+        (("query", "select * from nothing"), "The tables in"),
         (("run", "nothing"), "There is no table 'nothing'"),
         (("diff", "nothing"), "There are none"),
         (("run", "t", "--master", "spark//h"), "master cannot be 'spark//h': expected local[4]"),
@@ -122,6 +127,12 @@ def test_what_is_refused(table: Run, arguments: tuple[str, ...], said: str) -> N
     ended = table(*arguments)
     assert ended.code == 2
     assert said in ended.err
+
+
+def test_an_empty_directory_of_tables_is_refused(alone: Run) -> None:
+    """Of a variable that is not set: tables lay at the root of the file system."""
+    ended = alone("table", "list", "--tables", "")
+    assert (ended.code, "It is empty: name a directory." in ended.err) == (2, True)
 
 
 def test_a_run_that_cannot_begin(table: Run, tmp_path: Path) -> None:

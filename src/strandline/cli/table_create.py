@@ -10,9 +10,9 @@ import click
 
 from strandline.cli.table_options import (
     check_installed,
-    tables_as_typed,
     tables_option,
     transform_options,
+    typed,
     upkeep_options,
 )
 from strandline.errors import InvalidSetting
@@ -168,14 +168,14 @@ def create(name: str, tables: Location, **given: Any) -> None:
         spec = definition(name, tables, first_of_registry, **given)
         if spec.select is not None:
             _check_select(spec)
+        save_spec(spec)
     except InvalidSetting as wrong:
         raise click.UsageError(str(wrong)) from wrong
     except RegistryDown as down:
         raise click.ClickException(str(down)) from down
-    save_spec(spec)
     click.echo(f"Table {name} of {', '.join(spec.topics)} is defined in {spec.location}.")
     jars = " --delta-jars DIR" if spec.writer == "spark" else ""
-    click.echo(f"Fill it with: strandline table run {name}{jars}{tables_as_typed()}")
+    click.echo(f"Fill it with: {typed(f'strandline table run {name}{jars}')}")
 
 
 def _check_select(spec: TableSpec) -> None:

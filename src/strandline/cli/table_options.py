@@ -63,6 +63,8 @@ class _Directory(click.ParamType[Location]):
         """As `click.ParamType.convert`: a `Location`."""
         if isinstance(value, Location):
             return value
+        if not str(value):
+            self.fail("It is empty: name a directory.", param, ctx)
         try:
             location = Location.parse(str(value), setting="--tables")
         except InvalidSetting as wrong:
@@ -86,13 +88,15 @@ def tables_option(command: F) -> F:
     )(command)
 
 
-def tables_as_typed() -> str:
-    """`--tables` as it was given, for commands that are to be typed next; with a space before. What
-    the environment says holds for them as well."""
+def typed(command: str) -> str:
+    """A command about the same tables, as it is to be typed next.
+
+    What comes from the environment or is the default holds for it as well.
+    """
     context = click.get_current_context()
     if context.get_parameter_source("tables") is not ParameterSource.COMMANDLINE:
-        return ""
-    return f" --tables {quote(str(context.params['tables']))}"
+        return command
+    return f"{command} --tables {quote(str(context.params['tables']))}"
 
 
 def transform_options(command: F) -> F:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from strandline.cli.output import counted, print_json, print_table, size_text, time_text
-from strandline.cli.table_options import tables_as_typed
+from strandline.cli.table_options import typed
 from strandline.errors import InvalidSetting
 from strandline.lakehouse.locations.location import Location
 from strandline.lakehouse.pipeline.progress import ROWS, held_in
@@ -53,7 +53,7 @@ def show_status(store: TableStore, *, as_json: bool) -> None:
     if missing:
         click.echo(
             f"  MISSING      {counted(missing, 'file')} of these not there, or not whole: see "
-            f"strandline table verify {spec.name}{tables_as_typed()}"
+            f"{typed(f'strandline table verify {spec.name}')}"
         )
     click.echo(f"  commits      {state.sequence}")
     if queries:

@@ -19,9 +19,9 @@ from strandline.cli.table_options import (
     bootstrap_of,
     connecting_spark_options,
     load_table,
-    tables_as_typed,
     tables_option,
     transform_options,
+    typed,
 )
 from strandline.errors import InvalidSetting
 from strandline.lakehouse.locations.location import Location
@@ -229,15 +229,14 @@ def run_options(
 def show_for_people(name: str, prefix: str = "") -> Callable[[Event], None]:
     """Prints a line per event, behind a prefix that says whose it is."""
     before = f"{prefix}: " if prefix else ""
-    tables = tables_as_typed()
+    listing = typed(f"strandline table dead-letters list {name}")  # in the command's own thread
 
     def show(event: Event) -> None:
         line = line_of(event)
         if isinstance(event, Stopped) and event.is_too_dead:
             letters = counted(event.dead_letters, "dead letter")
             line += (
-                f"; {letters}, up to {event.dead_share:.1%} of the records of a commit: "
-                f"strandline table dead-letters list {name}{tables}"
+                f"; {letters}, up to {event.dead_share:.1%} of the records of a commit: {listing}"
             )
         click.echo(before + line, err=isinstance(event, Notice))
 

@@ -9,7 +9,7 @@ import click
 from strandline.cli.client_config import client_config
 from strandline.cli.connecting import bootstrap_option, json_option
 from strandline.cli.output import counted, print_json, print_table, size_text, time_text
-from strandline.cli.table_options import bootstrap_of, load_table, tables_as_typed, tables_option
+from strandline.cli.table_options import bootstrap_of, load_table, tables_option, typed
 from strandline.cli.table_run import lag_as_json
 from strandline.client.cluster import ClusterClient
 from strandline.client.settings import ClientSettings
@@ -212,7 +212,7 @@ def _print_status(
             click.echo(
                 f"  MISSING      {counted(held['missing'], 'file')} of these "
                 f"{'is' if held['missing'] == 1 else 'are'} not there, or not whole: see "
-                f"strandline table verify {spec.name}{tables_as_typed()}"
+                f"{typed(f'strandline table verify {spec.name}')}"
             )
     click.echo(f"  commits      {state.sequence}")
     if state.watermark_us is not None:

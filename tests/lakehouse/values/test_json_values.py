@@ -52,7 +52,7 @@ BAD: list[tuple[object, str, str]] = [
     ({"new": 1 << 64}, "WrongType", "more than 64 bits"),
     ({"a": 1.5}, "WrongType", "The field a is int64 and cannot hold 1.5"),
     ({"a": "1"}, "WrongType", "The field a is int64 and cannot hold '1'"),
-    ({"a": True}, "WrongType", "cannot hold True"),
+    ({"a": True}, "WrongType", "cannot hold true"),
     ({"s": 1}, "WrongType", "cannot hold 1"),
     ({"d": "x"}, "WrongType", "cannot hold 'x'"),
     ({"o": 1}, "WrongType", "The field o is an object and cannot hold 1"),

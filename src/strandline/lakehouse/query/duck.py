@@ -33,7 +33,8 @@ def query(text: str, tables: Location) -> pa.Table:
     words = set(re.findall(r"\w+(?:-\w+)*", text))
     settings = {"enable_external_access": "false", "TimeZone": "UTC"}
     with duckdb.connect(":memory:") as connection:
-        for spec in list_specs(tables):
+        specs = list_specs(tables)
+        for spec in specs:
             for side in (None, *SIDES):
                 name = spec.name if side is None else f"{spec.name}__{side}"
                 if name in words:
@@ -42,6 +43,9 @@ def query(text: str, tables: Location) -> pa.Table:
             for setting, value in settings.items():
                 connection.execute(f"SET {setting} = '{value}'")
             return _answer(connection, text)
+        except duckdb.CatalogException as error:
+            there = ", ".join(spec.name for spec in specs) or "none"
+            raise BadQuery(f"{error}\n\nThe tables in {tables}: {there}.") from error
         except duckdb.Error as error:
             raise BadQuery(str(error)) from error
 

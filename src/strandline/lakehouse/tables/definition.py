@@ -374,7 +374,7 @@ def partition_source(spec: TableSpec, transform: Transform) -> pa.DataType | Non
         raise InvalidSetting(
             "partition_by",
             f"Partitioning by {column} needs its type before the first record: "
-            f"give it in columns, such as {column}:string.",
+            f"give it in columns, such as {column}:{transform.example_type}.",
         )
     return kind
 

@@ -74,6 +74,10 @@ def check_transformed(spec: Defined) -> None:
     """That a transform fits the table."""
     if spec.select is not None and spec.transform is not None:
         raise InvalidSetting("select", "A table has a select or a transform, not both.")
+    if spec.transform is not None and not all(spec.transform.partition(":")):
+        raise InvalidSetting(
+            "transform", f"A transform is module:function, not '{spec.transform}'."
+        )
     if spec.explode and not spec.is_transformed:
         raise InvalidSetting(
             "explode", "Only a select or a transform can give several rows for a record."

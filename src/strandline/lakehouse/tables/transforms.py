@@ -66,6 +66,11 @@ class Transform:
         suffix = "trunc" if self.kind is TransformKind.TRUNCATE else self.kind.value
         return f"{self.column}_{suffix}"
 
+    @property
+    def example_type(self) -> str:
+        """The word for a type that the column may have."""
+        return "timestamp" if self.kind in _OF_TIME else "string"
+
     def __str__(self) -> str:
         if self.kind is TransformKind.IDENTITY:
             return self.column

@@ -99,13 +99,14 @@ def table_columns(spec: TableSpec) -> pa.Schema:
     Those of a transform come with its first rows, but for what divides and dates them.
     """
     columns = given_columns(spec)
-    needed = [transform.column for transform in spec.partition_by]
-    for name in needed:
+    needed = {transform.column: transform for transform in spec.partition_by}
+    for name, transform in needed.items():
         if name not in columns.names and name not in spec.names.own:
             raise InvalidSetting(
                 "partition_by",
                 f"Partitioning by {name} needs its type before the first record, and the schema "
-                f"has no such column: give it in columns, such as {name}:string.",
+                f"has no such column: give it in columns, such as "
+                f"{name}:{transform.example_type}.",
             )
     if not spec.is_transformed:
         return columns

@@ -9,6 +9,7 @@ bytes.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping
 from typing import Final
 
@@ -164,7 +165,7 @@ def filled(kind: pa.DataType) -> pa.DataType | None:
 
 def show(value: object) -> str:
     """A value for a sentence, cut to what a person reads."""
-    text = repr(value)
+    text = json.dumps(value) if value is None or isinstance(value, bool) else repr(value)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
