@@ -30,6 +30,8 @@ from strandline.lakehouse.reading.settings import ReadSettings
 from strandline.lakehouse.session_remote import default_tasks
 from strandline.lakehouse.tables.definition import TableSpec
 from strandline.lakehouse.tables.opening import check_commits, open_backend
+from strandline.lakehouse.tables.presence import check_present
+from strandline.lakehouse.tables.store import open_store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -64,6 +66,7 @@ def examine_here(spec: TableSpec, reading: ReadSettings) -> Iterator[Finding]:
     yield _tried("commits", lambda: _commits(spec))
     if spec.format == "iceberg":
         yield _tried("catalog", lambda: _catalog(spec))
+    yield _tried("table", lambda: _table(spec))
     yield _tried("topics", lambda: _topics(spec.topics, reading))
 
 
@@ -126,6 +129,16 @@ def _commits(spec: TableSpec) -> str:
 def _catalog(spec: TableSpec) -> str:
     there = open_backend(spec).exists()
     return f"it answers; the table is {'there' if there else 'not made yet'}"
+
+
+def _table(spec: TableSpec) -> str:
+    store = open_store(spec)
+    if not store.exists():
+        return "it was defined, and never run"
+    commits = store.state().sequence
+    files = store.backend.load().files()
+    check_present(files)
+    return f"it has {commits:,} commits, and all of its {len(files):,} files are there"
 
 
 def _topics(topics: Iterable[str], reading: ReadSettings) -> str:

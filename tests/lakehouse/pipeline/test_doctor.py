@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from strandline.lakehouse.pipeline.options import RunOptions
 from strandline.lakehouse.tables.definition import TableSpec
 from strandline.testing import Cluster
 from tests.lakehouse.locations.s3_server import Fault, S3Server
+from tests.lakehouse.tables.table_world import TableWorld
 
 
 def examined(spec: TableSpec, bootstrap: str) -> dict[str, Finding]:
@@ -27,10 +29,26 @@ def test_all_is_there(
 ) -> None:
     spec = TableSpec("t", (new_topic(2),), f"s3://{bucket}/t")
     found = examined(spec, cluster.bootstrap_servers)
-    assert [*found] == ["store", "commits", "topics"]
+    assert [*found] == ["store", "commits", "table", "topics"]
     assert all(each.is_good for each in found.values()), found
     assert found["topics"].sentence == f"{spec.topics[0]} has 2 partitions"
     assert s3.keys(bucket) == []
+
+
+def test_a_table_that_is_not_whole_is_said(tmp_path: Path) -> None:
+    table = TableWorld(tmp_path / "t")
+    table.batch("q", 0, [{"a": 1}])
+
+    def finding() -> Finding:
+        return examined(table.spec, "127.0.0.1:9")["table"]
+
+    assert finding() == ("table", True, "it has 1 commits, and all of its 1 files are there")
+    table.store.files()[0].path.local.unlink()
+    assert not finding().is_good
+    assert "1 of 1 files that the table names" in finding().sentence
+    shutil.rmtree(table.spec.directory().local)
+    assert not finding().is_good
+    assert "The data of table flights is gone" in finding().sentence
 
 
 def test_what_is_missing_is_said(s3: S3Server, bucket: str, cluster: Cluster) -> None:
