@@ -6,6 +6,7 @@ is missing can mostly be told from a word in them.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -92,12 +93,15 @@ _LONGEST: Final = 300
 
 @contextmanager
 def told(location: Location, what: str) -> Iterator[None]:
-    """Raises StoreTrouble for what a store's library raises; errors of local disks pass."""
+    """Raises StoreTrouble for what a store's library raises; errors of local disks pass, and name
+    the file."""
     try:
         yield
     except FileNotFoundError:
         raise  # an absent file is the caller's business
     except OSError as error:
-        if location.is_local:
+        if not location.is_local:
+            raise StoreTrouble(sentence(location, what, error)) from error
+        if error.errno is None or error.filename is not None:
             raise
-        raise StoreTrouble(sentence(location, what, error)) from error
+        raise OSError(error.errno, os.strerror(error.errno), str(location)) from error

@@ -116,11 +116,15 @@ def replace_text(file: Location, text: str) -> None:
             stream.write(text.encode())
         return
     made = file.local.with_name(f".{file.name}.{os.getpid()}")
-    with made.open("w", encoding="utf-8") as output:
-        output.write(text)
-        output.flush()
-        os.fsync(output.fileno())
-    made.replace(file.local)
+    try:
+        with told(file, "written"), made.open("w", encoding="utf-8") as output:
+            output.write(text)
+            output.flush()
+            os.fsync(output.fileno())
+        made.replace(file.local)
+    except BaseException:
+        made.unlink(missing_ok=True)
+        raise
     sync(file.parent)
 
 
@@ -129,10 +133,14 @@ def create_text(file: Location, text: str) -> None:
     if file.is_local:
         file.local.parent.mkdir(parents=True, exist_ok=True)
         handle = os.open(file.local, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
-        with os.fdopen(handle, "w", encoding="utf-8") as output:
-            output.write(text)
-            output.flush()
-            os.fsync(output.fileno())
+        try:
+            with told(file, "written"), os.fdopen(handle, "w", encoding="utf-8") as output:
+                output.write(text)
+                output.flush()
+                os.fsync(output.fileno())
+        except BaseException:
+            file.local.unlink()  # an empty one would be taken for what was to be in it
+            raise
     elif file.scheme in BY_CONDITION:
         _put_new(file, text.encode())
     else:

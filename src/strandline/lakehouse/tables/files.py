@@ -35,6 +35,8 @@ _ROW_GROUP_ROWS: Final = 256 << 10
 _ROW_GROUP_BYTES: Final = 32 << 20
 _OPEN_MAX: Final = 64
 _FILE_BYTES_MAX: Final = 512 << 20
+_LEFT: Final = (StoreTrouble, OSError, RuntimeError)
+"""What pyarrow raises for a file that it could not write, and cannot end either, among it."""
 
 
 @dataclass(slots=True)
@@ -99,13 +101,14 @@ class PartitionedFiles:
         return tuple(self._done)
 
     def abort(self) -> None:
-        """Remove every file; what a store does not give up now is left to the vacuum."""
+        """Remove every file; what a store or disk does not give up now is left to the vacuum."""
         for item in self._open.values():
-            with suppress(StoreTrouble):
+            with suppress(*_LEFT):
                 _end(item, self._directory / item.path)
+            with suppress(*_LEFT):
                 stores.remove(self._directory / item.path)
         for done in self._done:
-            with suppress(StoreTrouble):
+            with suppress(*_LEFT):
                 stores.remove(self._directory / done.path)
         self._open.clear()
         self._done.clear()
