@@ -4,23 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import pairwise
+from pathlib import Path
+from typing import cast
 
 import pytest
+from pyspark.sql import SparkSession
 
 from strandline.client.cluster import ClusterClient
 from strandline.client.fetching import Isolation
 from strandline.client.offsets import committed_offsets
 from strandline.client.producer import Producer
+from strandline.lakehouse.pipeline.batches import Batches, RunContext
+from strandline.lakehouse.pipeline.events import Committed as CommittedEvent
+from strandline.lakehouse.pipeline.events import Notice
 from strandline.lakehouse.pipeline.lag import lag_of
+from strandline.lakehouse.pipeline.offset_log import End
+from strandline.lakehouse.pipeline.options import RunOptions
 from strandline.lakehouse.pipeline.publishing import Publisher
-from strandline.lakehouse.pipeline.start_offsets import LogFacts
+from strandline.lakehouse.pipeline.start_offsets import LogFacts, StartOffsets
 from strandline.lakehouse.pipeline.tasks import ROWS_PER_TASK, shares
 from strandline.lakehouse.reading.ranges import OffsetRange
 from strandline.lakehouse.rebuild.selection import batches, selection
+from strandline.lakehouse.tables.committing import COMMITTED, NOTHING_NEW, CommitResult
 from strandline.lakehouse.tables.identity import Frontier, group_of
 from strandline.lakehouse.tables.identity import OffsetRange as Committed
+from strandline.lakehouse.tables.store import open_store
 from strandline.testing import Cluster
 from strandline.types import Offset, TopicPartition
+from tests.lakehouse.tables.table_world import TableWorld
 
 P0, P1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
 
@@ -89,3 +100,24 @@ def test_a_group_that_cannot_be_written_costs_one_sentence() -> None:
     [sentence] = told
     assert "strandline-table-orders" in sentence
     assert sentence.endswith("The table itself is not affected.")
+
+
+def test_a_batch_that_another_run_has_committed_is_no_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was shown as one, of no row, with the number of the other run's."""
+    spec = TableWorld.spec_in(tmp_path / "t")
+    options = RunOptions(bootstrap="127.0.0.1:1")
+    context = RunContext(cast("SparkSession", None), spec, open_store(spec, create=True), options)
+    here = TopicPartition("orders", 0)
+    rounds = Batches(context, StartOffsets({here: 0}))
+    results = iter([CommitResult(NOTHING_NEW, 7, 7), CommitResult(COMMITTED, 8, 8, rows=1)])
+    monkeypatch.setattr(
+        "strandline.lakehouse.pipeline.batches.commit_batch", lambda *_: next(results)
+    )
+    rounds.commit(0, {here: End(2)}, context.spark)
+    assert isinstance(told := rounds.events.get(), Notice)
+    assert "committed meanwhile, by another run" in told.sentence
+    rounds.commit(1, {here: End(3)}, context.spark)
+    assert isinstance(rounds.events.get(), CommittedEvent)
+    assert rounds.commits == 1

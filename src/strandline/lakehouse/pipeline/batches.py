@@ -10,13 +10,14 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from queue import SimpleQueue
+from typing import Final
 from uuid import UUID, uuid4
 
 from pyspark.sql import DataFrame, SparkSession
 
 from strandline.lakehouse.pipeline import offset_log
 from strandline.lakehouse.pipeline.batch import commit_batch
-from strandline.lakehouse.pipeline.events import Committed, Event
+from strandline.lakehouse.pipeline.events import Committed, Event, Notice
 from strandline.lakehouse.pipeline.options import RunOptions, starting_offsets
 from strandline.lakehouse.pipeline.start_offsets import StartOffsets
 from strandline.lakehouse.pipeline.target import Target
@@ -66,6 +67,12 @@ class RunContext:
         }
 
 
+_NOTHING_NEW: Final = (
+    "Nothing of a batch was new: its records were committed meanwhile, by another run of the table "
+    "or an attempt before."
+)
+
+
 @dataclass(slots=True)
 class Batches:
     """See the module. `events` are for the thread of the run; commits may be made in another."""
@@ -103,8 +110,10 @@ class Batches:
                 identity,
                 lambda target: self._write(session, rows, ranges, target),
             )
-            self.events.put(committed_event(result, (), time.monotonic() - began))
-            if result.outcome != NOTHING_NEW:
+            if result.outcome == NOTHING_NEW:
+                self.events.put(Notice(_NOTHING_NEW))
+            else:
+                self.events.put(committed_event(result, (), time.monotonic() - began))
                 self.commits += 1
         self._starts.update({partition: end.offset for partition, end in ends.items()})
 
