@@ -129,6 +129,20 @@ def test_what_is_refused(table: Run, arguments: tuple[str, ...], said: str) -> N
     assert said in ended.err
 
 
+def test_a_definition_that_cannot_be_read_leaves_the_other_tables_alone(
+    table: Run, tmp_path: Path
+) -> None:
+    table("create", "t")
+    (tmp_path / "harmed").mkdir()
+    (tmp_path / "harmed" / "table.json").write_text("")
+    listed = table("list")
+    assert (listed.code, "definition is not JSON" in listed.err) == (1, True)
+    assert listed.out.splitlines()[1].split()[0] == "t"
+    assert table("query", "select count(*) as n from t").code == 0
+    assert f"{tmp_path / 'harmed'}" in table("query", "select * from harmed").err
+    assert "There is no table 'u'" in table("run", "u").err
+
+
 def test_an_empty_directory_of_tables_is_refused(alone: Run) -> None:
     """Of a variable that is not set: tables lay at the root of the file system."""
     ended = alone("table", "list", "--tables", "")

@@ -253,7 +253,7 @@ def load_table(tables: Location, name: str, *, of_topics: bool = False) -> Table
     try:
         spec = load_spec(tables / name)
     except TableMissing as missing:
-        known = [spec.name for spec in list_specs(tables)]
+        known = [spec.name for spec in list_specs(tables, print_notice)]
         there = f"The tables there are {', '.join(known)}." if known else "There are none."
         raise click.UsageError(f"There is no table '{name}' in {tables}. {there}") from missing
     if of_topics:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -29,8 +30,17 @@ _LAG_PATIENCE_MS = 10_000
 @tables_option
 @json_option
 def list_tables(tables: Location, as_json: bool) -> None:
-    """List the tables that are defined."""
-    specs = list_specs(tables)
+    """List the tables that are defined. Ends with 1 if a definition cannot be read."""
+    unread: list[str] = []
+    specs = list_specs(tables, unread.append)
+    _show_list(specs, as_json=as_json)
+    for sentence in unread:
+        click.echo(sentence, err=True)
+    if unread:
+        raise click.exceptions.Exit(1)
+
+
+def _show_list(specs: Sequence[TableSpec], *, as_json: bool) -> None:
     if as_json:
         print_json(
             [

@@ -33,7 +33,8 @@ def query(text: str, tables: Location) -> pa.Table:
     words = set(re.findall(r"\w+(?:-\w+)*", text))
     settings = {"enable_external_access": "false", "TimeZone": "UTC"}
     with duckdb.connect(":memory:") as connection:
-        specs = list_specs(tables)
+        unread: list[str] = []
+        specs = list_specs(tables, unread.append)
         for spec in specs:
             for side in (None, *SIDES):
                 name = spec.name if side is None else f"{spec.name}__{side}"
@@ -45,7 +46,8 @@ def query(text: str, tables: Location) -> pa.Table:
             return _answer(connection, text)
         except duckdb.CatalogException as error:
             there = ", ".join(spec.name for spec in specs) or "none"
-            raise BadQuery(f"{error}\n\nThe tables in {tables}: {there}.") from error
+            said = "\n".join([f"The tables in {tables}: {there}.", *unread])
+            raise BadQuery(f"{error}\n\n{said}") from error
         except duckdb.Error as error:
             raise BadQuery(str(error)) from error
 

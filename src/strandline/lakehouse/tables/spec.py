@@ -6,6 +6,7 @@ well, for users' programs.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -87,8 +88,14 @@ def load_spec(location: str | Path | Location) -> TableSpec:
     return spec
 
 
-def list_specs(warehouse: str | Path | Location) -> list[TableSpec]:
-    """The tables in the directories below `warehouse`, by name. Raises StoreTrouble."""
+def list_specs(
+    warehouse: str | Path | Location, tell: Callable[[str], None] | None = None
+) -> list[TableSpec]:
+    """The tables in the directories below `warehouse`, by name. Raises StoreTrouble.
+
+    Raises InvalidSetting for a definition that cannot be read; with `tell`, that is told, and the
+    table is left out.
+    """
     place = warehouse if isinstance(warehouse, Location) else Location.parse(warehouse)
     found = []
     for directory in stores.directories(place):
@@ -96,4 +103,8 @@ def list_specs(warehouse: str | Path | Location) -> list[TableSpec]:
             found.append(load_spec(directory))
         except TableMissing:
             continue
+        except InvalidSetting as wrong:
+            if tell is None:
+                raise
+            tell(str(wrong))
     return found
