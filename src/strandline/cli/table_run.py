@@ -173,20 +173,21 @@ def run(
     # Only here: it imports what takes a second, which wrong options need not wait for.
     from strandline.lakehouse.pipeline.running import run_table
     from strandline.lakehouse.transforming.given import load
-    from strandline.lakehouse.transforming.remembering import remembered
+    from strandline.lakehouse.transforming.remembering import on_trial, remembered
 
     silence_py4j()
     try:
         if transform is not None:
             load(transform)  # so that nothing is remembered that cannot be found
-        spec = remembered(spec, select=select, transform=transform, explode=explode)
-        stopped = run_table(
-            spec,
-            options,
-            spark=spark,
-            on_event=show(name),
-            stop=lambda: Stop(terminate=True, ends_when="a last batch is committed"),
-        )
+        newer = remembered(spec, select=select, transform=transform, explode=explode)
+        with on_trial(spec, newer):
+            stopped = run_table(
+                newer,
+                options,
+                spark=spark,
+                on_event=show(name),
+                stop=lambda: Stop(terminate=True, ends_when="a last batch is committed"),
+            )
     except InvalidSetting as wrong:
         raise click.UsageError(str(wrong)) from wrong
     if fail_on_dead and stopped.is_too_dead:

@@ -117,15 +117,17 @@ class Table:
         Raises `PipelineError` and `TableError`, after which the table is as its last commit left
         it; `NoJava`, `NoSpark`, and `InvalidSetting`.
         """
+        from strandline.lakehouse.pipeline.errors import TransformFailed
         from strandline.lakehouse.pipeline.running import never_stopped, run_table
         from strandline.lakehouse.transforming.given import load, named
-        from strandline.lakehouse.transforming.remembering import remembered
+        from strandline.lakehouse.transforming.remembering import on_trial, remembered
 
         function = None
         if transform is not None:
             function = load(transform) if isinstance(transform, str) else named(transform)
         name = None if function is None else function.name
-        self.spec = remembered(self.spec, select=select, transform=name)
+        before = self.spec
+        self.spec = remembered(before, select=select, transform=name)
         options = RunOptions(
             bootstrap=bootstrap,
             config=ClientConfig(client_config or {}),
@@ -136,14 +138,19 @@ class Table:
             rows_per_commit=rows_per_commit,
             patience_s=patience_s,
         )
-        return run_table(
-            self.spec,
-            options,
-            spark=spark,
-            on_event=on_event or _ignore,
-            stop=never_stopped if stop is None else lambda: nullcontext(_EventStop(stop)),
-            transform=function,
-        )
+        try:
+            with on_trial(before, self.spec):
+                return run_table(
+                    self.spec,
+                    options,
+                    spark=spark,
+                    on_event=on_event or _ignore,
+                    stop=never_stopped if stop is None else lambda: nullcontext(_EventStop(stop)),
+                    transform=function,
+                )
+        except TransformFailed:
+            self.spec = load_spec(before.location)
+            raise
 
     def verify(
         self,

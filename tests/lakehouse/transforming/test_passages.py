@@ -15,13 +15,14 @@ from pyspark.sql.types import LongType
 from strandline.errors import InvalidSetting
 from strandline.lakehouse.pipeline.errors import TransformFailed
 from strandline.lakehouse.pipeline.target import Target, batch_writer
-from strandline.lakehouse.tables.definition import DROPPED, parse_partitioning
+from strandline.lakehouse.tables.definition import DROPPED, TableSpec, parse_partitioning
 from strandline.lakehouse.tables.errors import TableError
 from strandline.lakehouse.tables.identity import BatchIdentity, OffsetRange
 from strandline.lakehouse.tables.spec import load_spec, save_spec
+from strandline.lakehouse.tables.store import open_store
 from strandline.lakehouse.tables.written import TaskWrite
 from strandline.lakehouse.transforming.given import load, named
-from strandline.lakehouse.transforming.remembering import remembered, told_of_change
+from strandline.lakehouse.transforming.remembering import on_trial, remembered, told_of_change
 from strandline.lakehouse.transforming.writing import Passage
 from tests.lakehouse.tables.table_world import TOPIC, TableWorld, Value, kafka_rows
 
@@ -186,6 +187,24 @@ def test_the_definition_remembers_what_rows_go_through(spark: SparkSession, tmp_
 
 def first(batch: DataFrame) -> DataFrame:
     return batch
+
+
+def test_a_select_that_fails_at_once_is_not_remembered(tmp_path: Path) -> None:
+    """A slip in `table run --select` made each later run of the table fail as well."""
+    before = TableWorld.spec_in(tmp_path / "t", select="select * from batch")
+    save_spec(before)
+
+    def fail(newer: TableSpec) -> None:
+        with on_trial(before, newer):
+            raise TransformFailed("The select cannot be carried out.")
+
+    newer = remembered(before, select="select nosuch from batch")
+    open_store(newer, create=True)
+    with pytest.raises(TransformFailed, match="The table's definition stays as it was"):
+        fail(newer)
+    assert load_spec(before.location) == before
+    with pytest.raises(TransformFailed, match=r"carried out\.$"):
+        fail(before)
 
 
 def test_a_transform_is_found_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
+from strandline.lakehouse.pipeline.errors import TransformFailed
 from strandline.lakehouse.tables.definition import TableSpec
 from strandline.lakehouse.tables.spec import replace_spec
-from strandline.lakehouse.tables.store import TableStore
-from strandline.lakehouse.transforming.given import Transform
+from strandline.lakehouse.tables.store import TableStore, open_store
+from strandline.lakehouse.transforming.given import Select, Transform
 
 _NOTHING = "no transform"
 
@@ -34,6 +37,26 @@ def remembered(
     if newer != spec:
         replace_spec(newer)
     return newer
+
+
+@contextmanager
+def on_trial(before: TableSpec, now: TableSpec) -> Iterator[None]:
+    """For a run with another select: one that fails before a row went through it is forgotten.
+
+    The definition is then the one of `before` again, and TransformFailed says so.
+    """
+    try:
+        yield
+    except TransformFailed as failed:
+        if now.select is None or now.select == before.select or _has_rows(now, now.select):
+            raise
+        replace_spec(before)
+        raise TransformFailed(f"{failed} The table's definition stays as it was.") from failed
+
+
+def _has_rows(spec: TableSpec, select: str) -> bool:
+    last = open_store(spec).last_batch()
+    return last is not None and last.through == Select(select).label
 
 
 def told_of_change(store: TableStore, transform: Transform | None) -> str | None:
