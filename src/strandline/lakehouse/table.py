@@ -115,7 +115,8 @@ class Table:
           name, and a later run without one goes on with it.
 
         Raises `PipelineError` and `TableError`, after which the table is as its last commit left
-        it; `NoJava`, `NoSpark`, and `InvalidSetting`.
+        it; `ProtocolError` if brokers refuse the run at its start; `NoJava`, `NoSpark`, and
+        `InvalidSetting`.
         """
         from strandline.lakehouse.pipeline.errors import TransformFailed
         from strandline.lakehouse.pipeline.running import never_stopped, run_table
