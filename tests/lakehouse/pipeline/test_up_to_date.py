@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from strandline.client.admin import Admin
 from strandline.client.offsets import committed_offsets
+from strandline.errors import ErrorCode, ProtocolError
+from strandline.lakehouse.pipeline import log_facts
 from strandline.lakehouse.pipeline.errors import RecordsLost, TopicMissing
 from strandline.lakehouse.pipeline.events import Event, Notice, Started, Stopped
 from strandline.lakehouse.pipeline.options import RunOptions
 from strandline.lakehouse.pipeline.running import NeverStopped
+from strandline.lakehouse.pipeline.start_offsets import LogFacts
 from strandline.lakehouse.pipeline.up_to_date import finish_if_up_to_date, look
 from strandline.lakehouse.tables.identity import group_of
 from strandline.types import Offset, TopicPartition
 from tests.lakehouse.pipeline.conftest import TableUnderTest
+from tests.lakehouse.tables.table_world import TOPIC, TableWorld
 
 MakeTable = Callable[..., TableUnderTest]
 
@@ -86,3 +91,31 @@ def test_what_must_be_said_of_the_log_is_said(make_table: MakeTable) -> None:
     assert Admin(table.client).topics.delete([table.topic]) == {table.topic: None}
     with pytest.raises(TopicMissing, match=table.topic):
         end_at_once(table)
+
+
+def test_an_election_is_waited_for_whatever_the_patience_with_brokers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They answer, and will have a leader."""
+    table = TableWorld(tmp_path / "t")
+    facts = LogFacts({TOPIC: None}, earliest={}, latest={})
+    answers = iter([ProtocolError(ErrorCode.LEADER_NOT_AVAILABLE, "No leader."), facts])
+
+    def ask(*given: object) -> LogFacts:
+        if isinstance(answer := next(answers), ProtocolError):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(log_facts, "ask", ask)
+    told: list[Event] = []
+    chosen = RunOptions(bootstrap="127.0.0.1:1", once=True, waits_at_start=False)
+    assert not look(table.store, chosen, told.append, NeverStopped()).has_work
+    [notice] = told
+    assert isinstance(notice, Notice)
+    assert notice.sentence.startswith("No leader. Trying again until")
+
+    for code in (ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.SASL_AUTHENTICATION_FAILED):
+        answers = iter([ProtocolError(code, "No.")])
+        with pytest.raises(ProtocolError, match="No"):
+            look(table.store, chosen, told.append, NeverStopped())
+    assert told == [notice]

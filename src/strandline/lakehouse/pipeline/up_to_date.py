@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from strandline.client.retry import is_worth_waiting_for
-from strandline.errors import ProtocolError
+from strandline.errors import ErrorCode, ProtocolError
 from strandline.lakehouse.pipeline import log_facts
 from strandline.lakehouse.pipeline.events import Event, Notice, Started, Stopped
 from strandline.lakehouse.pipeline.lag import Lag
@@ -47,7 +47,7 @@ def look(
         except ProtocolError as error:
             if not is_worth_waiting_for(error):
                 raise
-            if not options.waits_at_start:
+            if error.code is ErrorCode.BROKER_NOT_AVAILABLE and not options.waits_at_start:
                 raise _unanswered(error) from error
             sentence = error.message or error.code.name
             if patience.is_over() or stop.is_set:
