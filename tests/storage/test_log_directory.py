@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -20,7 +18,6 @@ from strandline.storage.log_to_load import LogToLoad
 from strandline.storage.memory_files import MemoryFiles
 from strandline.storage.meta_properties import ForeignDirectory
 from strandline.storage.real_files import RealFiles
-from strandline.storage.real_lock import RealLock
 from strandline.types import BrokerId, Offset, TopicId, TopicPartition
 from tests.storage.failing import failing_call
 
@@ -210,22 +207,6 @@ def test_one_process_at_a_time(disk: tuple[Files, str]) -> None:
     assert other.offline_reason is None
     first.close()
     opened(files, path)
-
-
-def test_a_lock_of_this_process_is_told_as_such_and_kept(tmp_path: Path) -> None:
-    """It was told as that of another process, which then could have Kafka's half of it."""
-    path = tmp_path / ".lock"
-    (tmp_path / "same").symlink_to(tmp_path)
-    with RealLock(str(path)):
-        with pytest.raises(LockHeld, match=r"This process holds the lock .* already"):
-            RealLock(str(tmp_path / "same" / ".lock"))
-        as_kafka = (
-            f"import fcntl; file = open({str(path)!r}, 'r+'); "
-            "fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)"
-        )
-        ended = subprocess.run([sys.executable, "-c", as_kafka], capture_output=True, check=False)
-        assert b"BlockingIOError" in ended.stderr
-    RealLock(str(path)).release()
 
 
 def test_another_brokers_directory_is_refused_and_unlocked(disk: tuple[Files, str]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -99,6 +99,7 @@ def test_an_election_is_waited_for_whatever_the_patience_with_brokers(
     """They answer, and will have a leader."""
     table = TableWorld(tmp_path / "t")
     facts = LogFacts({TOPIC: None}, earliest={}, latest={})
+    answers: Iterator[ProtocolError | LogFacts]
     answers = iter([ProtocolError(ErrorCode.LEADER_NOT_AVAILABLE, "No leader."), facts])
 
     def ask(*given: object) -> LogFacts:
