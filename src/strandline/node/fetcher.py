@@ -70,7 +70,7 @@ class Fetcher:
         self._means = means
         self._session: FetchSession[Key, Wanted] = FetchSession()
         self._partitions: dict[Key, FetchedPartition] = {}
-        self._changed: list[FetchedPartition] = []
+        self._changed: dict[FetchedPartition, None] = {}
         """Partitions that the next request names, if what is wanted of them differs then."""
         self._out_of_range: list[FetchedPartition] = []
         self._looked_up: set[FetchedPartition] = set()
@@ -187,7 +187,7 @@ class Fetcher:
             self._hold(partition, min(delay_ms, limit_ms), now)
             return
         self._session.want(partition.key, partition.want())
-        self._changed.append(partition)
+        self._changed[partition] = None
 
     def _hold(self, partition: FetchedPartition, delay_ms: int, now: Instant) -> None:
         """Leave the partition out of the requests for a while."""
@@ -203,6 +203,7 @@ class Fetcher:
 
     def _leave_out(self, partition: FetchedPartition) -> None:
         self._session.drop(partition.key)
+        self._changed.pop(partition, None)
         if partition.pause is not None:
             partition.pause.cancel()
             partition.pause = None
@@ -300,7 +301,7 @@ class Fetcher:
     def _save_log_starts(self) -> None:
         """Say where logs start now with the next fetch: a DeleteRecords may wait for it."""
         changed = self._changed
-        if changed and changed[0].replica.host.logs.save_log_starts():
+        if changed and next(iter(changed)).replica.host.logs.save_log_starts():
             for partition in changed:
                 self._session.want(partition.key, partition.want())
 
