@@ -135,7 +135,7 @@ class Background:
     def _write_starts(self, now: Instant) -> None:
         """What a full disk has delayed; and the entries of logs that began anew."""
         del now
-        self._replicas.save_log_starts(retry=True)
+        self._replicas.logs.save_log_starts(retry=True)
         for directory in self._directories():
             self._guarded(directory, directory.write_log_starts)
 

@@ -15,7 +15,6 @@ decided in `replication.follower`, and carried out by `fetcher_partition`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, assert_never
@@ -24,22 +23,20 @@ from strandline.client.channel import RequestFailed
 from strandline.errors import ErrorCode
 from strandline.node.fetcher_offsets import ask_for_ends
 from strandline.node.fetcher_partition import FetchedPartition, Key, LogEnds, Next, Wanted, key_of
+from strandline.node.fetcher_request import forgotten_topics, named_topics
 from strandline.node.fetcher_throttle import FollowerThrottle
 from strandline.node.peers import Peers
 from strandline.node.replica import Replica
 from strandline.node.settings import Settings
 from strandline.node.timers import Timer, Timers
 from strandline.protocol.messages.fetch import (
-    FetchPartition,
     FetchRequest,
     FetchResponse,
-    FetchTopic,
-    ForgottenTopic,
     PartitionData,
     ReplicaState,
 )
-from strandline.replication.fetch_session import FetchSession, SessionRequest
-from strandline.types import BrokerId, Instant, TopicId
+from strandline.replication.fetch_session import FetchSession
+from strandline.types import BrokerId, Instant
 
 log = logging.getLogger(__name__)
 
@@ -115,6 +112,16 @@ class Fetcher:
             self._looked_up.discard(partition)
             del self._partitions[partition.key]
 
+    def start_saved(self, replica: Replica) -> None:
+        """Say with the next fetch where the replica's log starts, which is safe only now."""
+        partition = self._partitions.get(key_of(replica))
+        if (
+            partition is not None
+            and partition.replica is replica
+            and partition.key in self._session.wanted
+        ):
+            self._want(partition)
+
     def renew(self, now: Instant) -> None:
         """Say everything again: this broker has another registration than it had so far.
 
@@ -186,6 +193,9 @@ class Fetcher:
             limit_ms = max(BACKOFF_MS_MIN, self._means.settings.broker.replica_fetch_backoff_ms)
             self._hold(partition, min(delay_ms, limit_ms), now)
             return
+        self._want(partition)
+
+    def _want(self, partition: FetchedPartition) -> None:
         self._session.want(partition.key, partition.want())
         self._changed[partition] = None
 
@@ -236,8 +246,8 @@ class Fetcher:
                 max_bytes=config.replica_fetch_response_max_bytes,
                 session_id=session.session_id,
                 session_epoch=session.session_epoch,
-                topics=_topics(session, config.replica_fetch_max_bytes),
-                forgotten_topics_data=_forgotten(session.to_forget),
+                topics=named_topics(session, config.replica_fetch_max_bytes),
+                forgotten_topics_data=forgotten_topics(session.to_forget),
             ),
             FETCH_VERSION,
             partial(self._answered, self._sent, session.is_full),
@@ -368,30 +378,3 @@ class Fetcher:
             step = Next.BACK_OFF
         self._go_on(partition, step, now)
         self._hurry(now)
-
-
-def _topics(session: SessionRequest[Key, Wanted], partition_bytes_max: int) -> list[FetchTopic]:
-    """The partitions to be named, grouped by topic, in their order."""
-    topics: dict[TopicId, FetchTopic] = {}
-    for (topic_id, number), wanted in session.to_send:
-        topic = topics.get(topic_id)
-        if topic is None:
-            topic = topics[topic_id] = FetchTopic(topic_id=topic_id)
-        topic.partitions.append(
-            FetchPartition(
-                partition=number,
-                current_leader_epoch=wanted.leader_epoch,
-                fetch_offset=wanted.offset,
-                last_fetched_epoch=wanted.last_fetched_epoch,
-                log_start_offset=wanted.log_start_offset,
-                partition_max_bytes=partition_bytes_max,
-            )
-        )
-    return list(topics.values())
-
-
-def _forgotten(keys: Sequence[Key]) -> list[ForgottenTopic]:
-    topics: dict[TopicId, ForgottenTopic] = {}
-    for topic_id, number in keys:
-        topics.setdefault(topic_id, ForgottenTopic(topic_id=topic_id)).partitions.append(number)
-    return list(topics.values())

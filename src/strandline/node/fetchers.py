@@ -8,6 +8,7 @@ be truncated again.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 from zlib import crc32
@@ -89,6 +90,17 @@ class Fetchers:
                 for at, fetcher in self._fetchers.items()
                 if fetcher is not placed.fetcher
             }
+
+    def starts_saved(self, replicas: Iterable[Replica]) -> None:
+        """The starts of these logs were written down: leaders that are followed are to hear of it.
+
+        Most are with the answer that raised them. One that a full disk did not take at once, or
+        that retention raised here, is not: its leader may have nothing new to tell for long.
+        """
+        for replica in replicas:
+            placed = self._placed.get(replica)
+            if placed is not None:
+                placed.fetcher.start_saved(replica)
 
     def check(self, replica: Replica) -> None:
         """Raise `InvariantViolated` unless the replica is in exactly the fetcher of its leader, in

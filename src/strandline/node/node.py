@@ -355,7 +355,7 @@ class Node:
         self.timers.run_due(now)
         self._metadata_listener.act(now)
         self.background.act(now)
-        self.replicas.save_log_starts()
+        self.fetchers.starts_saved(self.replicas.save_log_starts())
         self.membership.act(now)
         self.controller_loop.act(now)
         self.in_sync_changes.act(now)

@@ -152,14 +152,20 @@ class Replicas:
         arrived, self.arrived = self.arrived, []
         return arrived
 
-    def save_log_starts(self, *, retry: bool = False) -> None:
-        """Write down the log starts that were raised, then wake the requests that wait for that,
-        also where a fetcher wrote them earlier in this turn."""
-        self.logs.save_log_starts(retry=retry)
+    def save_log_starts(self) -> list[Replica]:
+        """Write down the log starts that were raised, then wake the requests that wait for that.
+
+        Returns whose were written since the last call, also earlier in this turn (by a fetcher, or
+        by periodic work).
+        """
+        self.logs.save_log_starts()
+        found: list[Replica] = []
         for saved in self.logs.take_saved_starts():
             replica = self._by_name.get(saved.topic_partition)
             if replica is not None and replica.log.offsets is saved:
                 replica.wake_low_watermark_waiters()
+                found.append(replica)
+        return found
 
     def _missing(self, topic: str, partition: int) -> ProtocolError:
         """Why there is no such replica: it is broken, on another broker, or not anywhere."""

@@ -109,7 +109,7 @@ class RetentionTask:
             more = True
             while more and not replica.is_retired and not self._is_busy(replica.log):
                 # Also what a client has had deleted since the last slice.
-                self._replicas.save_log_starts()
+                self._replicas.logs.save_log_starts()
                 drop = partial(replica.log.retention.drop_below_start, now.wall_ms, DROPS_PER_TURN)
                 step = guarded("Retention", replica, drop)
                 more = step >= DROPS_PER_TURN
