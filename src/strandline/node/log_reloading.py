@@ -60,6 +60,8 @@ def reload_log(
         # The tables may promise more than the log has now; see `LogDirectory.load_logs`.
         directory.write_recovery_points()
         directory.write_high_watermarks()
+        # Where it starts counts as saved from now on, also what a full disk did not take before.
+        directory.write_log_starts()
         directory.settle_cleaner_offset(loaded)
     except StorageError:
         directory.add(failed)
