@@ -7,8 +7,10 @@ from functools import partial
 
 import pytest
 
+from strandline.cluster.image import ImageDelta
 from strandline.errors import ErrorCode
 from strandline.node.log_moves import LogMoves
+from strandline.node.metadata_listener import MetadataListener
 from strandline.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
@@ -24,7 +26,7 @@ from strandline.protocol.messages.describe_log_dirs import DescribeLogDirsReques
 from strandline.sim.disk_faults import Ending
 from strandline.storage.log import Log
 from strandline.storage.log_directory import LogDirectory
-from strandline.types import TopicPartition
+from strandline.types import Instant, TopicPartition
 from tests.node.cluster_world import ClusterWorld
 from tests.node.messages import batch, fetch, produce, produced
 
@@ -182,6 +184,30 @@ def test_a_topic_is_deleted_while_it_moves(world: ClusterWorld) -> None:
     for path in (here, other):
         left = world[A].disk.files.list_directory(path)
         assert not [name for name in left if name.startswith("t-")]
+
+
+def test_a_topic_is_deleted_in_the_turn_in_which_a_slice_is_due(
+    world: ClusterWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is wrong with the disk whose copy was deleted with its source."""
+    write(world, 5)
+    _, other = directories(world, A)
+    monkeypatch.setattr(LogMoves, "_finish", lambda *_: 1)  # the copy waits for its sync
+    assert alter(world, A, other) == 0
+    world.run(10)
+    follow = MetadataListener.follow
+
+    def follow_and_work(listener: MetadataListener, delta: ImageDelta, now: Instant) -> None:
+        follow(listener, delta, now)
+        listener._node.background.moves._work(now)
+
+    monkeypatch.setattr(MetadataListener, "follow", follow_and_work)
+    request = DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000)
+    world.controller.connect().send(request, 4)
+    world.run_until(lambda: not world.image.topics)
+    world.run(100)
+    assert not world[A].node.background.moves.find(TopicPartition("t", 0))
+    assert directory(world, A, other).offline_reason is None
 
 
 def test_records_are_deleted_while_a_log_moves(world: ClusterWorld) -> None:

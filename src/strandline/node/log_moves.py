@@ -192,6 +192,7 @@ class LogMoves:
     def _work(self, now: Instant) -> None:
         """One slice of each log that may move now, those that were asked for first."""
         self._timer = None
+        self.act(now)  # what was deleted in this very turn is no failure of a disk
         at_once = self._settings.broker.num_replica_alter_log_dirs_threads
         waits = [
             self._guarded(move, now)
