@@ -17,7 +17,7 @@ from strandline.records.batch import iterate_headers
 from strandline.records.own_batch import own_batch
 from strandline.records.record import read_records
 from strandline.storage.compaction.cleaning import CleaningAborted, Uncleanable, carry_out
-from strandline.storage.files import DiskFull
+from strandline.storage.files import DiskFull, OutOfHandles
 from strandline.types import Offset, TopicPartition
 from tests.node.messages import batch, produce, produced
 from tests.node.world import DATA, World, failing
@@ -213,6 +213,23 @@ def test_a_deleted_topic_ends_its_round(world: World) -> None:
     world.held_cleaning.clear()
     world.advance(2 * BACKOFF_MS)
     assert not world.node.background.cleaning.last, "nothing is remembered of a log that is gone"
+
+
+def test_a_log_that_is_loaded_again_waits_for_the_end_of_its_void_round() -> None:
+    """Two rounds would write, and remove, files of the same names (I-36)."""
+    world = World("log.cleaner.threads=2")
+    world.create_topic(T, cleanup_policy="compact", min_cleanable_dirty_ratio="0.01")
+    first = hold_a_round(world)
+    failed = world.replica(T)
+    failed.fail(OutOfHandles("Too many open files."))
+    world.advance(3 * BACKOFF_MS)
+    assert world.replica(T) is not failed
+    assert world.held_cleaning == [first]
+    world.carry_on_cleaning()
+    world.advance(BACKOFF_MS)
+    world.carry_on_cleaning()
+    assert offsets(world) == [1, 3]
+    world.check()
 
 
 def test_a_shutdown_ends_rounds_and_begins_none(world: World) -> None:

@@ -58,6 +58,11 @@ class Round:
     is_void: bool = False
     """Nothing that still comes of it is wanted."""
 
+    def is_of(self, log: Log) -> bool:
+        """Whether it works on the log, or where the log lies now: one that was loaded again, or
+        made anew under the name of a deleted one, has its files where a void round may write."""
+        return self.replica.log is log or self.plan.directory == log.directory
+
 
 @dataclass(frozen=True, slots=True)
 class LastRound:
@@ -127,7 +132,7 @@ class LogCleaner:
         """Leave a log alone until it is `released`."""
         self.held.add(of)
         for each in self._rounds.values():
-            if each.replica.log is of:
+            if each.is_of(of):
                 self._void(each)
 
     def release(self, of: Log) -> None:
@@ -136,11 +141,11 @@ class LogCleaner:
 
     def is_under_way(self, of: Log) -> bool:
         """Whether a round of the log is under way: its oldest segments must not go meanwhile."""
-        return any(each.replica.log is of for each in self._rounds.values())
+        return any(each.is_of(of) for each in self._rounds.values())
 
     def round_of(self, of: Log) -> Round | None:
         """The round of the log that is under way."""
-        return next((each for each in self._rounds.values() if each.replica.log is of), None)
+        return next((each for each in self._rounds.values() if each.is_of(of)), None)
 
     def ask(self, replica: Replica, now: Instant) -> None:
         """Compact the log as soon as a cleaner is free, whether it is due or not.
