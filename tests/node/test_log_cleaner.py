@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from strandline.errors import ErrorCode, StorageError
+from strandline.node import log_cleaner
 from strandline.node.effects import CleanLog
 from strandline.node.explain.compact import compaction_state
 from strandline.node.follower_role import FollowerRole
@@ -269,6 +270,21 @@ def test_a_full_disk_puts_compaction_off(world: World) -> None:
     world.carry_on_cleaning()
     assert world.directory.offline_reason is None
     assert offsets(world) == [1, 3]
+
+
+def test_a_look_that_fails_is_not_the_last(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise MemoryError
+
+    write(world, T, "a", "b", "a", "c", "a")
+    with monkeypatch.context() as patched:
+        patched.setattr(log_cleaner, "choose", fail)
+        world.advance(BACKOFF_MS)
+    (bug,) = world.bugs
+    assert bug.startswith("Looking for logs to compact failed")
+    world.bugs.clear()
+    world.advance(2 * BACKOFF_MS)
+    assert offsets(world) == [1, 3, 4]
 
 
 @pytest.mark.parametrize("at", ["round", "swap"])

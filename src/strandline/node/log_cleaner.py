@@ -170,7 +170,8 @@ class LogCleaner:
         self._timer = self._timers.schedule(now.monotonic_ms + max(1, delay_ms), self._begin)
 
     def _begin(self, now: Instant) -> None:
-        self._timer = None
+        # First the next time: a look that fails must not be the last. One that ends says it anew.
+        self._look_after(self._settings.broker.log_cleaner_backoff_ms, now)
         self._search.begin(now)
 
     def _look(self) -> Slices:
