@@ -24,8 +24,10 @@ from enum import Enum
 from typing import NamedTuple
 
 from strandline.errors import ErrorCode, ProtocolError, StorageError
+from strandline.storage.files import NoRoom
 from strandline.storage.log_parts import LogParts
 from strandline.storage.log_roller import LogRoller
+from strandline.storage.segment import Segment
 from strandline.types import Offset
 
 
@@ -130,6 +132,8 @@ class Retention:
         """Drop the segments, or the oldest `at_most`, that are wholly below the log start.
 
         Their files are renamed now and removed after `file.delete.delay.ms`. Returns how many.
+        While the checkpoint does not say where the log starts now, each is durably gone before the
+        next: otherwise a power failure could leave a hole (see `expire`).
         """
         self._health.check_usable()
         count = self.segments_below_start
@@ -137,15 +141,32 @@ class Retention:
             return 0
         dropped = list(self._segments.all[: count if at_most is None else min(count, at_most)])
         due_ms = now_ms + self._settings.config.file_delete_delay_ms
+        is_saved = self._offsets.log_start_saved >= self._offsets.log_start_offset
+        for segment in dropped:
+            if not is_saved:
+                # A full disk did not take the checkpoint, and is to get room all the same.
+                self._make_drops_durable()
+            self._drop(segment, due_ms)
+        return len(dropped)
+
+    def _make_drops_durable(self) -> None:
         try:
-            self._segments.retire(self._location.files, dropped, due_ms)
-            snapshots = self._producers.snapshots
-            retired = [snapshots.retire(Offset(segment.base_offset)) for segment in dropped]
+            self._location.sync()
+        except NoRoom:
+            raise  # for want of a handle: nothing was begun
+        except StorageError as error:
+            self._health.fail(f"The names of dropped segments are not durable: {error}", error)
+            raise
+
+    def _drop(self, segment: Segment, due_ms: int) -> None:
+        try:
+            self._segments.retire(self._location.files, [segment], due_ms)
+            snapshot = self._producers.snapshots.retire(Offset(segment.base_offset))
         except StorageError as error:
             self._health.fail(f"Old segments could not be dropped: {error}", error)
             raise
-        self._segments.retire_files([path for path in retired if path is not None], due_ms)
-        return len(dropped)
+        if snapshot is not None:
+            self._segments.retire_files([snapshot], due_ms)
 
     def remove_due_files(self, now_ms: int) -> int:
         """Remove the files of dropped segments after `file.delete.delay.ms`; how many went.
