@@ -248,6 +248,23 @@ def test_c7_a_clean_stop_writes_what_is_left(cluster: Cluster) -> None:
     assert f"{DATA}/orders-0" == cluster.replica().log.directory
 
 
+def test_a_flush_that_found_a_file_gone_is_asked_for_again(cluster: Cluster) -> None:
+    """As when retention drops a segment while its sync waits for a thread."""
+    world, replica = cluster.world, cluster.replica()
+    cluster.produce(b"m0")
+    world.turn()
+    world.holds_syncs = True
+    replica.log.roller.roll(world.now.wall_ms)
+    replica.note_flush()
+    world.turn()
+    while not isinstance(world.held_syncs[0].plan, FlushPlan):
+        carry_out_next(cluster, type(world.held_syncs[0].plan))
+    world.node.log_synced(world.held_syncs.popleft().token, False, world.now)
+    world.holds_syncs = False
+    world.advance(20_000)  # nothing is written meanwhile
+    assert replica.log.recovery_point == 1
+
+
 @pytest.mark.parametrize("kind", [StorageError, DiskFull])
 def test_a_new_directory_that_cannot_be_looked_into_is_no_bug(
     cluster: Cluster, kind: type[StorageError], monkeypatch: pytest.MonkeyPatch

@@ -133,6 +133,8 @@ class LogSyncer:
         if result:
             replica.log.flusher.mark_flushed(plan, now.wall_ms)
             self.sync_if_due(replica, now)  # for what was appended meanwhile
+        else:
+            replica.log.flusher.request_flush()  # without what is gone, with the next round
 
     # -- Leader epochs -----------------------------------------------------------------------
 
