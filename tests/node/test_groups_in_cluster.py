@@ -10,6 +10,7 @@ import pytest
 from strandline.cluster.topic_names import CONSUMER_OFFSETS
 from strandline.errors import ErrorCode
 from strandline.node import coordinator_loading
+from strandline.node.node import Node
 from strandline.protocol.messages.delete_groups import DeleteGroupsRequest
 from strandline.protocol.messages.find_coordinator import FindCoordinatorRequest
 from strandline.protocol.messages.heartbeat import HeartbeatRequest
@@ -34,7 +35,7 @@ from strandline.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestTopic,
 )
-from strandline.types import Instant
+from strandline.types import Instant, Offset
 from tests.node.cluster_world import Broker, ClusterWorld
 from tests.node.world import Client
 
@@ -420,6 +421,34 @@ def test_groups_are_loaded_in_steps(world: ClusterWorld, monkeypatch: pytest.Mon
         codes.append(code)
     assert ErrorCode.COORDINATOR_LOAD_IN_PROGRESS in codes
     assert (codes[-1], offset) == (0, 49)
+
+
+def test_loading_goes_on_when_retention_takes_what_is_still_to_be_read(
+    make: Callable[..., ClusterWorld], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An operator may let the topic forget by time, too."""
+    world = make("offsets.load.buffer.size=1")
+    first = coordinator_of(world)
+    for offset in range(50):
+        assert commit(world[first].connect(), offset) == ErrorCode.NONE
+    monkeypatch.setattr(coordinator_loading, "_RECORDS_PER_STEP", 1)
+    world.kill(first, expire=True)
+    second = moved_from(world, first)
+    client = world[second].connect()
+    world.run_until(lambda: bool(world[second].node.groups.host.loading))
+    world.run(5)
+    assert committed(client)[0] == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+    def retain(node: Node, now: Instant) -> None:
+        del now
+        for replica in node.replicas:
+            if replica.topic_partition.topic == CONSUMER_OFFSETS:
+                log = replica.log
+                start = max(log.log_start_offset, log.high_watermark - 1)
+                log.retention.delete_records_to(Offset(start))
+
+    world[second].event(retain)
+    world.run_until(lambda: committed(client) == (0, 49), ms_max=5000)
 
 
 def test_f47_what_cannot_be_read_is_loaded_by_another(world: ClusterWorld) -> None:

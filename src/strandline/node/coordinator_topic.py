@@ -129,6 +129,8 @@ def committed_records(
     overtakers: dict[bytes, Offset] = {}
     position = source.log_start_offset
     while position < end_offset:
+        # Retention may have gone on since the last step.
+        position = max(position, source.log_start_offset)
         found = source.reader.read(
             position, read_bytes, end_offset=end_offset, at_least_one_batch=True
         )
