@@ -20,6 +20,7 @@ from strandline.records.codec import Codec
 from strandline.records.control import ControlType, EndTransactionMarker
 from strandline.storage import log_appender
 from strandline.storage.files import NoRoom, OutOfHandles
+from strandline.storage.leader_epochs import LeaderEpochs
 from strandline.storage.log import Log
 from strandline.storage.log_appender import AppendResult, UnexpectedOffset
 from strandline.storage.memory_files import MemoryFiles
@@ -103,6 +104,26 @@ def test_r15_memory_that_runs_out_behind_a_write_fails_the_log_until_it_is_loade
     log = world.kill(log)
     append(log, b"c", log.log_end_offset)
     assert kit.records(log) == [(0, b"a"), (1, b"b"), (2, b"c")]
+
+
+@pytest.mark.parametrize("is_full", [False, True])
+def test_a_truncation_without_memory_leaves_a_log_that_is_loaded_again(
+    world: Any, kit: Any, monkeypatch: pytest.MonkeyPatch, *, is_full: bool
+) -> None:
+    """Its segments are gone, and its offsets and producers do not know."""
+    log = world.create()
+    kit.fill(log, 30)
+    truncation = log.truncation
+    patched = "clear" if is_full else "truncate_from_end"
+    truncate = truncation.truncate_fully_and_start_at if is_full else truncation.truncate_to
+    with monkeypatch.context() as patch:
+        patch.setattr(LeaderEpochs, patched, run_out_of_memory)
+        with pytest.raises(NoRoom, match="no memory to cut"):
+            truncate(Offset(40 if is_full else 7), kit.now_ms)
+    assert log.health.may_reload
+    log = world.kill(log)
+    assert [offset for offset, _ in kit.records(log)] == ([] if is_full else list(range(7)))
+    log.check()
 
 
 def test_a_log_that_could_not_begin_anew_begins_there_when_it_is_loaded_again(

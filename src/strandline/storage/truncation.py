@@ -10,9 +10,11 @@ leader; the log would then answer for an epoch with records of another (I-21).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from strandline.errors import InvariantViolated, StorageError
+from strandline.storage.files import NoRoom
 from strandline.storage.log_flusher import LogFlusher
 from strandline.storage.log_parts import LogParts
 from strandline.storage.log_roller import LogRoller
@@ -71,13 +73,9 @@ class Truncation:
             self.truncate_fully_and_start_at(offset, now_ms)
             return True
         self._offsets.begin_truncation()
-        try:
+        with self._whole(f"The truncation to offset {offset}"):
             self._drop_segments(self._segments.above(offset), now_ms)
             self._end_at(self._cut_last_segment(offset, now_ms), now_ms)
-        except StorageError as error:
-            # Memory and disk may differ from here on; a restart recovers what is there.
-            self._health.fail(f"The truncation to offset {offset} failed: {error}", error)
-            raise
         return True
 
     def truncate_fully_and_start_at(
@@ -94,18 +92,18 @@ class Truncation:
         start = offset if log_start_offset is None else log_start_offset
         offsets.begin_truncation()
         try:
-            self._drop_segments(self._segments.all, now_ms)
-            new = Segment.create(
-                self._location.files, self._location.path, offset, self._settings.config
-            )
-            self._location.sync()
-            self._segments.add(new)
-            self._roller.start_segment(new, now_ms)
-            self._leader_epochs.clear()
-            self._leader_epochs.flush()
-            self._producers.truncate_fully_and_start_at(offset)
-        except StorageError as error:
-            self._health.fail(f"The truncation of everything failed: {error}", error)
+            with self._whole("The truncation of everything"):
+                self._drop_segments(self._segments.all, now_ms)
+                new = Segment.create(
+                    self._location.files, self._location.path, offset, self._settings.config
+                )
+                self._location.sync()
+                self._segments.add(new)
+                self._roller.start_segment(new, now_ms)
+                self._leader_epochs.clear()
+                self._leader_epochs.flush()
+                self._producers.truncate_fully_and_start_at(offset)
+        except StorageError:
             offsets.move_start_to(max(start, offsets.log_start_offset))
             raise
         new.synced_names = True
@@ -115,6 +113,20 @@ class Truncation:
         )
         offsets.end_at(offset)
         self._flusher.reschedule()
+
+    @contextmanager
+    def _whole(self, what: str) -> Iterator[None]:
+        """A truncation that happens altogether, or leaves a log that has failed: memory and disk
+        may differ then, and a restart recovers what is there."""
+        try:
+            yield
+        except StorageError as error:
+            self._health.fail(f"{what} failed: {error}", error)
+            raise
+        except MemoryError as error:
+            shortage = NoRoom(f"There was no memory to cut {self._location.topic_partition}.")
+            self._health.fail(f"{what} failed: {shortage}", shortage)
+            raise shortage from error
 
     def _cut_last_segment(self, offset: Offset, now_ms: int) -> Offset:
         last = self._segments.last
