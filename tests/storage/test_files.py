@@ -247,6 +247,21 @@ def test_a_failed_append_is_cut_back(
     assert file.read_at(0, 9) == b"abcd"
 
 
+def test_a_failed_write_lets_go_of_what_was_to_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = RealFiles().open(str(tmp_path / "f"), create=True)
+    full = OSError(errno.ENOSPC, "No space left on device")
+    data = bytearray(b"abc")
+    monkeypatch.setattr(os, "pwrite", _failing(full, lambda *_: 1, full))
+    with pytest.raises(DiskFull) as at_a_place:
+        file.write_at(0, data)
+    with pytest.raises(DiskFull) as at_the_end:
+        file.append(data)
+    data.clear()  # a log that cannot be closed for want of room gives up what waits for its index
+    del at_a_place, at_the_end
+
+
 def test_a_file_that_cannot_be_cut_back_refuses_everything(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

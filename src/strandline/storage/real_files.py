@@ -93,7 +93,7 @@ class RealFile:
         try:
             written = os.pwrite(descriptor, data, size)
             if written != len(data):
-                self._write_rest(descriptor, memoryview(data)[written:], size + written)
+                self._write_rest(descriptor, data, size, written)
         except OSError as error:
             raise self._cut_back(error) from error
         self.size = size + len(data)
@@ -107,8 +107,7 @@ class RealFile:
                 length = sum(map(len, chunk))
                 written = write_buffers(descriptor, chunk, position)
                 if written != length:
-                    rest = memoryview(b"".join(chunk))[written:]
-                    self._write_rest(descriptor, rest, position + written)
+                    self._write_rest(descriptor, b"".join(chunk), position, written)
                 position += length
         except OSError as error:
             raise self._cut_back(error) from error
@@ -117,7 +116,7 @@ class RealFile:
     def write_at(self, position: int, data: Buffer) -> None:
         descriptor = self._writable_descriptor()
         try:
-            self._write_rest(descriptor, memoryview(data), position)
+            self._write_rest(descriptor, data, position)
         except OSError as error:
             raise storage_error("write to", self.path, error) from error
         self.size = max(self.size, position + len(data))
@@ -208,10 +207,12 @@ class RealFile:
         return self._open_descriptor()
 
     @staticmethod
-    def _write_rest(descriptor: int, data: memoryview, position: int) -> None:
-        while data:
-            written = os.pwrite(descriptor, data, position)
-            position, data = position + written, data[written:]
+    def _write_rest(descriptor: int, data: Buffer, position: int, written: int = 0) -> None:
+        """Write what is behind `written` of the data, whose beginning belongs at `position`."""
+        while written < len(data):
+            # What a failure's traceback still looks at could not be changed by its owner.
+            with memoryview(data) as whole, whole[written:] as rest:
+                written += os.pwrite(descriptor, rest, position + written)
 
     def _cut_back(self, cause: OSError) -> StorageError:
         """Remove what a failed append may have written beyond `size`; the error to raise."""
