@@ -8,14 +8,20 @@ own is refused: a page of another site could have its name resolve to loopback.
 from __future__ import annotations
 
 import json
+import logging
+import socket
+import sys
 import threading
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
+from strandline.config.listeners import host_and_port
 from strandline.config.loopback import loopback
 from strandline.lakehouse.service.live import TableFacts
 from strandline.lakehouse.service.metrics import metrics_text
+
+log = logging.getLogger(__name__)
 
 _NAMES: Final = ("localhost", "127.0.0.1", "[::1]")
 _JSON: Final = "application/json"
@@ -51,6 +57,25 @@ def answer(path: str, shown: Shown) -> tuple[int, str, bytes]:
     return HTTPStatus.NOT_FOUND, _JSON, _json({"paths": ["/healthz", "/readyz", "/metrics"]})
 
 
+class _Server(ThreadingHTTPServer):
+    """Listens on a host of either family. Raises OSError."""
+
+    daemon_threads = True
+
+    def __init__(self, host: str, port: int, handler: type[BaseHTTPRequestHandler]) -> None:
+        self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        super().__init__((host, port), handler)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A request was not answered, mostly because its client is gone."""
+        del request, client_address
+        error = sys.exception()
+        if isinstance(error, OSError):
+            log.info("A request for the state was not answered: %s", error)
+        else:
+            log.error("A request for the state could not be answered", exc_info=error)
+
+
 class StatusServer:
     """A context manager that listens on `port` of loopback; 0 takes any. Raises OSError."""
 
@@ -76,14 +101,14 @@ class StatusServer:
             def log_request(self, code: object = "-", size: object = "-") -> None:
                 """Nothing: probes come every few seconds."""
 
-        self._server = ThreadingHTTPServer((loopback(), port), Handler)
-        self._server.daemon_threads = True
+        self._server = _Server(loopback(), port, Handler)
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
 
     @property
     def url(self) -> str:
         """Where it listens."""
-        return f"http://{self._server.server_address[0]!s}:{self._server.server_address[1]}"
+        host, port = self._server.socket.getsockname()[:2]
+        return f"http://{host_and_port(host, port)}"
 
     def __enter__(self) -> StatusServer:
         self._thread.start()
