@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from strandline.broker import durable_tree
 from strandline.broker.durable_tree import JOURNAL, SNAPSHOT
 from strandline.broker.embedded_client import EmbeddedClient
 from strandline.broker.embedded_store import EmbeddedStore
@@ -332,3 +333,23 @@ def test_an_expired_session_is_ended_even_if_the_disk_fails_at_first(
         await store.close()
 
     asyncio.run(scenario())
+
+
+def test_what_is_durable_is_heard_when_there_is_no_memory_for_a_snapshot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def none_is_left(tree: NodeTree) -> bytes:
+        raise MemoryError
+
+    async def test() -> None:
+        store = EmbeddedStore(RealFiles(), str(tmp_path), journal_bytes_max=1)
+        heard: list[Changes] = []
+        await store.load(heard.append)
+        monkeypatch.setattr(durable_tree, "encode_snapshot", none_is_left)
+        for number in range(3):
+            await store.multi([Create(f"/{number}")])
+        await store.close()
+        assert len(heard) == 3
+        assert "There is no memory for a snapshot of the metadata." in caplog.text
+
+    asyncio.run(test())

@@ -300,7 +300,7 @@ class DurableTree:
     def _renew(self, write: Write) -> None:
         """Have a snapshot and a new, empty journal take the place of one that is not trusted."""
         try:
-            self._write_new(self._snapshot_path, encode_snapshot(self._tree))
+            self._write_snapshot()
             self._write_new(self._journal_path, JOURNAL_HEADER)
             journal = self._open_journal()
         except NoRoom as error:
@@ -323,7 +323,7 @@ class DurableTree:
         that has grown as much again.
         """
         try:
-            self._write_new(self._snapshot_path, encode_snapshot(self._tree))
+            self._write_snapshot()
             self._journal.truncate(len(JOURNAL_HEADER))
             self._journal.sync()
             self._compact_above = self._journal_bytes_max
@@ -332,6 +332,13 @@ class DurableTree:
                 self._settle_failed_sync(error, self._journal.size)
             self._compact_above = self._journal.size + self._journal_bytes_max
             _log.warning("The metadata journal could not be replaced by a snapshot: %s", error)
+
+    def _write_snapshot(self) -> None:
+        try:
+            data = encode_snapshot(self._tree)
+        except MemoryError as error:
+            raise NoRoom("There is no memory for a snapshot of the metadata.") from error
+        self._write_new(self._snapshot_path, data)
 
     def _read_snapshot(self) -> NodeTree:
         if not self._files.exists(self._snapshot_path):
