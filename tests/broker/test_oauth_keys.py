@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -100,3 +101,21 @@ def test_a_server_that_speaks_another_protocol_is_told(caplog: pytest.LogCapture
         keys_at(url).load()
         thread.join()
     assert f"The keys at {url} cannot be read" in caplog.text
+
+
+def test_known_keys_serve_when_there_is_no_thread_to_ask_for_newer_ones(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(thread: Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with server({}) as port:
+        url = f"http://127.0.0.1:{port}/keys"
+        refreshing = {"sasl.oauthbearer.jwks.endpoint.refresh.ms": "0"}
+        static = {"sasl.oauthbearer.jwks.endpoint.url": url, **refreshing}
+        keys = OauthKeys(ListenerSettings(static, "SASL"))
+        keys.load()
+        with monkeypatch.context() as without_threads:
+            without_threads.setattr(threading.Thread, "start", refuse)
+            assert keys.check(token(), NOW).name == "alice"
+    assert f"The keys at {url} cannot be read: can't start new thread" in caplog.text

@@ -144,7 +144,10 @@ class OauthKeys:
         if isinstance(self._source, Path) or time.monotonic() < self._asked_s + after_s:
             return
         self._asked_s = time.monotonic()
-        threading.Thread(target=self.load, name="strandline-jwks", daemon=True).start()
+        try:
+            threading.Thread(target=self.load, name="strandline-jwks", daemon=True).start()
+        except RuntimeError as error:
+            log.warning("The keys at %s cannot be read: %s", self._source, error)
 
 
 def _source(settings: ListenerSettings) -> Path | str:
