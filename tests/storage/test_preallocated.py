@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import replace
+from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 
 from strandline.errors import StorageError
+from strandline.storage import real_files
+from strandline.storage.files import DiskFull
 from strandline.storage.flush_plan import FlushPlan
 from strandline.storage.log import Log
 from strandline.storage.memory_files import MemoryFiles
 from strandline.storage.memory_inodes import CUTS
+from strandline.storage.real_files import RealFiles
+from strandline.storage.segment import Segment
 from strandline.types import Offset
 from tests.storage.conftest import SMALL, World
 
@@ -172,3 +178,18 @@ def test_whatever_a_power_cut_leaves_what_was_flushed_is_there(
         assert found.log_end_offset >= promised
         assert values(found, kit) == list(range(found.log_end_offset))
         found.check()
+
+
+def test_a_segment_whose_room_cannot_be_claimed_keeps_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The room that there was belonged to a file without a name, and all other logs had none."""
+
+    def claim(descriptor: int, start: int, length: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(real_files, "claim_space", claim)
+    files = RealFiles()
+    with pytest.raises(DiskFull):
+        Segment.create(files, str(tmp_path), 0, RESERVED)
+    assert (files.open_handles, list(tmp_path.iterdir())) == (0, [])

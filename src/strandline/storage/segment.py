@@ -70,15 +70,14 @@ class Segment(IndexedSegment):
         paths = [segment_path(directory, base_offset, kind) for kind in SEGMENT_FILES]
         for path in paths:
             files.remove(path)
+        segment = cls(files, directory, base_offset, files.open(paths[0], create=True))
         try:
-            segment = cls(files, directory, base_offset, files.open(paths[0], create=True))
             segment.offset_index.start_empty(config.segment_index_bytes)
             segment.time_index.start_empty(config.segment_index_bytes)
             if config.preallocate:
                 segment.log.reserve(config.segment_bytes)
         except BaseException:
-            for path in paths:
-                files.remove(path)
+            segment.discard()  # a file that is open keeps its room when its name is gone
             raise
         segment.tail.restart(base_offset)
         segment.index_interval_bytes = config.index_interval_bytes
