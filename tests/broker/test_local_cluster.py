@@ -26,6 +26,8 @@ from strandline.storage.log import Log
 from strandline.storage.real_files import RealFiles
 from strandline.types import BrokerId
 from tests.alone import run_alone
+from tests.broker.test_tls import secured
+from tests.certificates import Certificate
 from tests.descriptors import open_descriptors
 
 ONE, TWO, THREE = BrokerId(1), BrokerId(2), BrokerId(3)
@@ -213,5 +215,25 @@ def test_a_session_that_ends_is_begun_anew(tmp_path: Path) -> None:
         assert await cluster.wait_until(lambda: ONE in cluster.image.brokers, timeout_s=PATIENCE_S)
         assert cluster.image.brokers[ONE].epoch > epoch
         assert await cluster.stop()
+
+    asyncio.run(run())
+
+
+def test_a_killed_broker_leaves_no_client_in_the_budget_that_had_not_come_in_yet(
+    tmp_path: Path, certificate: Certificate
+) -> None:
+    async def run() -> None:
+        settings = secured(certificate, "inter.broker.listener.name=PLAINTEXT")
+        cluster = await LocalCluster.start(*prepared(tmp_path, *settings, count=1))
+        try:
+            [address] = [each for each in cluster.reports[ONE].addresses if each.name == "SSL"]
+            with socket.create_connection((address.host, address.port)):
+                assert await cluster.wait_until(
+                    lambda: cluster.handles.sockets == 1, timeout_s=PATIENCE_S
+                )
+                cluster.kill(ONE)
+                assert cluster.handles.sockets == 0
+        finally:
+            await cluster.abandon()
 
     asyncio.run(run())

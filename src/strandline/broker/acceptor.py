@@ -130,6 +130,11 @@ class Acceptor:
         self._handles.closed()
         self.look_again()
 
+    def forget(self) -> None:
+        """All connections have ended, and those that were still to come in with them."""
+        for _ in range(self._limits.forget()):
+            self._handles.closed()
+
     def look_again(self) -> None:
         """There may be room again: a connection has ended, or a setting has changed."""
         full, self._full = self._full, {}

@@ -113,6 +113,13 @@ class ConnectionLimits:
         if not self._addresses[host]:
             del self._addresses[host]
 
+    def forget(self) -> int:
+        """The broker has ended; how many had not left before."""
+        count, self._count = self._count, 0
+        self._listeners.clear()
+        self._addresses.clear()
+        return count
+
     @property
     def _is_broker_full(self) -> bool:
         return self._count >= self._settings.broker.max_connections

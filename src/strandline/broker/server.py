@@ -184,6 +184,7 @@ class Server:
         for transport in list(self._transports.values()):
             transport.close(None)
         self._handshakes.close()
+        self._acceptor.forget()
         self.links.close()
         self.turns.stop()
         if self._is_attached:
