@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from strandline.config.topic import TopicConfig
+from strandline.storage.files import DiskFull
 from strandline.storage.log import Log
 from strandline.storage.memory_files import MemoryFiles
 from strandline.storage.retention import Rule
@@ -156,3 +157,30 @@ def test_the_facts_name_the_rule_and_when_it_changes(kit: Any) -> None:
     assert rules[0] is Rule.NOTHING_SET
     log.update_config(TopicConfig(retention_ms=-1, retention_bytes=10**6))
     assert retention_facts(log, kit.now_ms).segments[0].rule is Rule.SIZE
+
+
+def test_on_a_full_disk_all_goes_that_needs_no_new_segment() -> None:
+    """A disk that was full of records that were too old stayed so: a new active segment, with which
+    all others would have gone, found no room."""
+    files, kit = MemoryFiles(), Kit()
+    log = World(files, "/data", "memory").create(
+        TopicConfig(segment_bytes=1000, retention_ms=1000, cleanup_policies=DELETE)
+    )
+    for _ in range(10):
+        kit.append(log, b"." * 300)
+    log.advance_high_watermark_to(log.log_end_offset)
+    *_, last = log.segments.base_offsets
+    late_ms = kit.now_ms + 10_000
+
+    def full(operation: str, path: str) -> None:
+        if operation in ("create", "append to"):
+            raise DiskFull(f"Cannot {operation} {path}: No space left on device.")
+
+    files.on_call = full
+    assert log.retention.apply_retention(late_ms) > 1
+    assert log.segments.base_offsets == [last]
+    with pytest.raises(DiskFull):
+        log.retention.apply_retention(late_ms)
+    files.on_call = None
+    assert log.retention.apply_retention(late_ms) == 1
+    assert log.log_start_offset == log.log_end_offset
