@@ -109,6 +109,18 @@ def test_rows_by_key_in_divisions(options: dict[str, str]) -> None:
     assert world.store.history(1)[0].files_removed == 0, "its bounds exclude the key"
 
 
+@pytest.mark.parametrize("division", ["city", "truncate(2, city)"])
+def test_empty_text_is_a_key_of_its_own_in_divisions(
+    options: dict[str, str], division: str
+) -> None:
+    """Delta's log takes the division of such a row for null, and its row stayed for ever."""
+    world = ResultWorld(**options, keys="city", partition_by=division)
+    for number in range(3):
+        world.batch("q", number, [(city, number) for city in ("", None, "B")])
+    assert world.rows() == [("", 2), ("B", 2), (None, 2)]
+    assert world.proof().is_good
+
+
 def test_a_complete_batch_replaces_all(options: dict[str, str]) -> None:
     world = ResultWorld(**options)
     world.batch("q", 0, [("B", 1)], replaces=True)

@@ -51,7 +51,7 @@ def merge_rows(
     """Write what the table becomes; nothing is removed yet. Raises UnfitRows, BadTable."""
     directory = spec.directory()
     columns = stored_columns(spec, None, snapshot.schema)
-    by_division = by_partition(changes)
+    by_division = by_partition(_as_logged(spec, item) for item in changes)
     live = snapshot.files() if by_division else []
     check_present(live)
     limits = _Limits(spec, snapshot) if live else None
@@ -73,6 +73,14 @@ def merge_rows(
             )
         )
     return merge_parts(merge_division, parts, changes, directory, carrier)
+
+
+def _as_logged(spec: TableSpec, file: WrittenFile) -> WrittenFile:
+    """A file under the partition value that it has once it is live: Delta's log takes empty text
+    for null, so that rows with either share a division."""
+    if spec.format != "delta":
+        return file
+    return file.placed(tuple(None if value == "" else value for value in file.partition))
 
 
 def merge_division(part: Division) -> Merged:
