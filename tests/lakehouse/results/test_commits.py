@@ -133,6 +133,20 @@ def test_a_complete_batch_replaces_all(options: dict[str, str]) -> None:
     assert world.proof().is_good
 
 
+def test_rows_that_replace_all_have_each_key_once(options: dict[str, str]) -> None:
+    """They were taken as they came, and the table had two rows of a key."""
+    world = ResultWorld(**options, keys="city")
+    world.job([("B", 1), ("C", 1)], overwrite=True)
+    with pytest.raises(UnfitRows, match=r"two rows of one key \(city=B\)"):
+        world.job([("B", 2), ("B", 3)], overwrite=True)
+    with pytest.raises(UnfitRows, match=r"two rows of one key \(city=None\)"):
+        world.batch("q", 0, [(None, 2), ("C", 1), (None, 3)], replaces=True)
+    assert world.rows() == [("B", 1), ("C", 1)]
+    assert world.files() == 2
+    world.batch("q", 0, [(None, 2), ("B", 3)], replaces=True)
+    assert world.rows() == [("B", 3), (None, 2)]
+
+
 def test_jobs(options: dict[str, str]) -> None:
     """They do not take the table from a query."""
     world = ResultWorld(**options)

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from strandline.client.clock import SystemClock
 from strandline.lakehouse.locations.errors import StoreTrouble
-from strandline.lakehouse.results.merging import merge_rows
+from strandline.lakehouse.results.merging import check_rows, merge_rows
 from strandline.lakehouse.results.options import ResultOptions
 from strandline.lakehouse.tables import marks
 from strandline.lakehouse.tables.backend import Change, Conflict, DataFile, Snapshot
@@ -162,6 +162,8 @@ class ResultCommitter:
         merges = bool(self._spec.keys) and not batch.replaces
         if batch.replaces:
             removes = snapshot.files()
+            if self._spec.keys:
+                check_rows(self._spec, snapshot, files, self.carrier)
         elif merges:
             adds, removes = merge_rows(self._spec, snapshot, files, self.carrier)
             check_written(directory, adds)

@@ -44,19 +44,39 @@ class Division(NamedTuple):
     """Of these changes."""
     files: tuple[DataFile, ...]
 
+    @property
+    def only_keys(self) -> pa.Schema:
+        """The columns of keys."""
+        return pa.schema([self.columns.field(name) for name in self.keys])
+
 
 def merge_rows(
     spec: TableSpec, snapshot: Snapshot, changes: Sequence[WrittenFile], carrier: Carrier
 ) -> Merged:
     """Write what the table becomes; nothing is removed yet. Raises UnfitRows, BadTable."""
+    live = snapshot.files() if changes else []
+    check_present(live)
+    parts = _parts(spec, snapshot, changes, live)
+    return merge_parts(merge_division, parts, changes, spec.directory(), carrier)
+
+
+def check_rows(
+    spec: TableSpec, snapshot: Snapshot, changes: Sequence[WrittenFile], carrier: Carrier
+) -> None:
+    """That new rows in the place of all others have each key once. Raises UnfitRows."""
+    parts = _parts(spec, snapshot, changes, [])
+    size = sum(item.size for item in changes)
+    carrier(check_division, parts, size=size, undo=lambda _: None)
+
+
+def _parts(
+    spec: TableSpec, snapshot: Snapshot, changes: Sequence[WrittenFile], live: Sequence[DataFile]
+) -> list[Division]:
     directory = spec.directory()
     columns = stored_columns(spec, None, snapshot.schema)
-    by_division = by_partition(_as_logged(spec, item) for item in changes)
-    live = snapshot.files() if by_division else []
-    check_present(live)
     limits = _Limits(spec, snapshot) if live else None
     parts = []
-    for division, mine in by_division.items():
+    for division, mine in by_partition(_as_logged(spec, item) for item in changes).items():
         paths = tuple(directory / item.path for item in mine)
         files = [item for item in live if item.partition == division]
         if limits is not None and files:
@@ -72,7 +92,7 @@ def merge_rows(
                 tuple(files),
             )
         )
-    return merge_parts(merge_division, parts, changes, directory, carrier)
+    return parts
 
 
 def _as_logged(spec: TableSpec, file: WrittenFile) -> WrittenFile:
@@ -90,13 +110,23 @@ def merge_division(part: Division) -> Merged:
         return Merged(output.finish(), tuple(removes))
 
 
+def check_division(part: Division) -> None:
+    """As `check_rows`, of one division."""
+    with _keys_of(part) as keys:
+        _check_single(keys)
+
+
+def _keys_of(part: Division) -> BatchKeys:
+    """The keys of the new rows."""
+    return BatchKeys(part.rows, read_batches(part.changes, part.only_keys), part.only_keys)
+
+
 def _merge(part: Division, output: PartitionedFiles) -> list[DataFile]:
-    only_keys = pa.schema([part.columns.field(name) for name in part.keys])
     replaced = []
-    with BatchKeys(part.rows, read_batches(part.changes, only_keys), only_keys) as keys:
+    with _keys_of(part) as keys:
         _check_single(keys)
         for file in part.files:
-            met_at = _met_in(file, keys, only_keys)
+            met_at = _met_in(file, keys, part.only_keys)
             if not met_at.any():
                 continue
             replaced.append(file)
