@@ -34,13 +34,18 @@ class Passing(TableWorld):
     """A table whose batches go through one transform or another."""
 
     def passed(
-        self, spark: SparkSession, values: Sequence[Value], transform: Transforming, start: int = 0
+        self,
+        spark: SparkSession,
+        values: Sequence[Value],
+        transform: Transforming,
+        start: int = 0,
+        keys: Sequence[bytes] | None = None,
     ) -> Any:
         """Write and commit a batch through a transform."""
 
         def stage(target: Target) -> list[TaskWrite]:
             writer = batch_writer(target, "0")
-            writer.write(kafka_rows(values, start=start))
+            writer.write(kafka_rows(values, start=start, keys=keys))
             return [writer.finish()]
 
         through = named(transform)  # type: ignore[arg-type]
@@ -92,6 +97,28 @@ def test_what_a_transform_may_not_do_leaves_nothing_behind(
     table.spec = replace(table.spec, evolve=False)
     with pytest.raises(TransformFailed, match="the column y, which the table has not"):
         table.passed(spark, VALUES, lambda batch: batch.withColumn("y", f.lit(1)), 1)
+
+
+def test_rows_by_key_that_lose_their_places_are_refused(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """They counted as dropped, so that the rows of their keys went."""
+    table = Passing(tmp_path / "t", transform="m:f", mode="upsert", buckets=1)
+    keys = [b"1", b"2", b"3"]
+    assert table.passed(spark, VALUES, lambda batch: batch, keys=keys).rows == 3
+    offset, topic = f.col("kafka_offset"), f.col("kafka_topic")
+    for transform, what in (
+        (lambda batch: batch.withColumn("kafka_offset", offset + 9), "offset 12 of "),
+        (lambda batch: batch.withColumn("kafka_offset", offset + 1), "offset 5 of "),
+        (lambda batch: batch.withColumn("kafka_topic", f.nullif(topic, topic)), "without a place"),
+    ):
+        with pytest.raises(TransformFailed, match=what):
+            table.passed(spark, [*VALUES[:2], None], transform, 3, keys)
+    assert table.offsets() == [0, 1, 2]
+    assert len(list(tmp_path.rglob("*.parquet"))) == 1
+    done = table.passed(spark, [*VALUES[:2], None], lambda batch: batch.where("id = 2"), 3, keys)
+    assert (done.rows, done.dropped) == (2, 1)
+    assert table.offsets() == [4]
 
 
 def test_only_what_comes_out_is_not_called_like_the_tables_division(

@@ -72,18 +72,18 @@ class Result:
         )
 
     def _upserted(self, staged: DataFrame) -> DataFrame:
-        """A row or a deletion for each staged record: what the transform drops is deleted."""
+        """A row or a deletion for each staged record: what the transform drops is deleted. Rows of
+        no such record are kept for those who count places, and refuse them."""
         names = self._spec.names
         live = staged.where(~f.col(f"`{DELETED}`")).drop(DELETED)
         rows = self._conforming(self._apply(live), self._record)
         rows = rows.withColumn(_IS_ROW, f.lit(True))
         own = [each.name for each in own_columns(self._spec)]
-        marks = staged.select(*own, f.col(f"`{DELETED}`").alias("=was"))
-        joined = marks.join(rows, self._record, "left")
-        is_deleted = f.col("`=was`") | f.col(f"`{_IS_ROW}`").isNull()
+        joined = staged.select(*own).join(rows, self._record, "full")
         values = [each for each in rows.columns if each not in (*names.record, _IS_ROW)]
         return joined.select(
-            *(f.col(_quoted(name)) for name in (*values, *own)), is_deleted.alias(DELETED)
+            *(f.col(_quoted(name)) for name in (*values, *own)),
+            f.col(f"`{_IS_ROW}`").isNull().alias(DELETED),
         )
 
     def _own_names(self) -> list[str]:
