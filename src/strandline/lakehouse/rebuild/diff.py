@@ -1,8 +1,8 @@
 """What differs between a table and its rebuild, as a Spark job.
 
 Rows are matched by where their record was, or in a table that is upserted by key. Columns are
-compared as values of the live table's types. A row that is a dead letter on the other side is told
-apart: its decoding changed, and nothing is lost.
+compared as values, whatever types they have (`alike`). A row that is a dead letter on the other
+side is told apart: its decoding changed, and nothing is lost.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import StructType
 
+from strandline.lakehouse.rebuild.alike import alike
 from strandline.lakehouse.rebuild.rows import rows_of
 from strandline.lakehouse.tables.definition import DEAD_LETTERS, LATE
 from strandline.lakehouse.tables.identity import OffsetRange
@@ -137,11 +138,11 @@ def _joined(left: DataFrame, right: DataFrame, keys: list[str], names: OwnNames)
             rows.select(*keys, f.struct(*(f.col(f"`{each}`") for each in rows.columns)).alias(name))
         )
     both = sides[0].join(sides[1], keys, "full_outer")
-    types = {each.name: each.dataType for each in left.schema}
-    common = [name for name in left.columns if name in set(right.columns) and name not in keys]
+    ours, theirs = ({each.name: each.dataType for each in rows.schema} for rows in (left, right))
+    common = [name for name in ours if name in theirs and name not in keys]
     different = [
         f.when(
-            ~_field("live", name).eqNullSafe(_field("rebuilt", name).cast(types[name])),
+            ~alike(ours[name], theirs[name], _field("live", name), _field("rebuilt", name)),
             f.lit(name),
         )
         for name in common
