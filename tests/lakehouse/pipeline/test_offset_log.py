@@ -17,6 +17,7 @@ from strandline.lakehouse.pipeline.offset_log import (
 )
 from strandline.lakehouse.pipeline.start_offsets import LogFacts, start_offsets
 from strandline.lakehouse.source.positions import Position, Positions
+from strandline.lakehouse.tables.errors import TopicRecreated
 from strandline.lakehouse.tables.identity import BatchIdentity, Frontier, OffsetRange
 from strandline.types import TopicPartition
 from tests.lakehouse.tables.table_world import TOPIC, TableWorld
@@ -44,6 +45,25 @@ def test_what_lies_between() -> None:
     )
     behind_a_loss = {P0: End(12, begin=8)}
     assert ranges_between({P0: 2}, behind_a_loss) == (OffsetRange("orders", 0, 8, 12),)
+
+
+def test_what_sparks_connector_has_read_is_of_the_topic_that_the_run_began_with(
+    tmp_path: Path,
+) -> None:
+    """Its offsets have no id: a topic that was made anew went on in the table, at its offsets."""
+    place, world = TopicPartition(TOPIC, 0), TableWorld(tmp_path)
+
+    def facts(topic_id: UUID) -> LogFacts:
+        return LogFacts({TOPIC: topic_id}, {place: 0}, {place: 9})
+
+    begin = start_offsets({}, facts(ID), accepts_loss=False)
+    ends = parse_ends(f'{{"{TOPIC}": {{"0": 1}}}}')
+    ranges = ranges_between(begin.starts, ends, begin.topic_ids)
+    world.store.commit(BatchIdentity("q", 0, ranges), [world.task([{"n": 1}])])
+    frontiers = world.reopen().state().frontiers
+    assert start_offsets(frontiers, facts(ID), accepts_loss=False).starts == {place: 1}
+    with pytest.raises(TopicRecreated, match="deleted and created again"):
+        start_offsets(frontiers, facts(UUID(int=8)), accepts_loss=False)
 
 
 def test_a_partition_without_records_is_noted_beside_others_if_it_begins_behind_0() -> None:

@@ -259,6 +259,7 @@ def test_spark_s_own_connector_reads_the_topic(make_table: MakeTable) -> None:
     table = make_table(partitions=2)
     table.produce([(b"k", {"n": 1}), (b"k", {"n": 2})], partition=1)
     table.run(engine="kafka")
+    assert all(each.topic_id for each in table.store.state().frontiers.values())
     table.produce([(b"k", {"n": 3})], partition=1)
     table.run(engine="strandline")
     table.produce([(b"k", {"n": 4})], partition=0)

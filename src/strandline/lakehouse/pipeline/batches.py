@@ -100,7 +100,7 @@ class Batches:
         """
         began = time.monotonic()
         context = self.context
-        ranges = offset_log.ranges_between(self._starts, ends)
+        ranges = offset_log.ranges_between(self._starts, ends, self.begin.topic_ids)
         if ranges:
             through = "" if context.transform is None else context.transform.label
             identity = BatchIdentity(self.query_id, batch_id, ranges, through=through)

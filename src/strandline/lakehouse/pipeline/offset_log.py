@@ -23,6 +23,7 @@ from strandline.types import TopicId, TopicPartition
 
 _VERSION: Final = "v1"
 _NO_EPOCH: Final = -1
+_NO_IDS: Final[Mapping[str, str]] = {}
 
 
 class End(NamedTuple):
@@ -75,9 +76,13 @@ def ends_at(positions: Positions) -> dict[TopicPartition, End]:
 
 
 def ranges_between(
-    starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, End]
+    starts: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, End],
+    topic_ids: Mapping[str, str] = _NO_IDS,
 ) -> tuple[OffsetRange, ...]:
     """What lies between; a partition that has just appeared begins at its first record.
+
+    `topic_ids` are for ends without one: Spark's connector for Kafka knows topics by name only.
 
     Beside records stand empty ranges of partitions that have none, but begin behind 0: a table that
     never noted where they begin would miss their first offsets. It drops those that it has.
@@ -86,7 +91,8 @@ def ranges_between(
     for partition, end in ends.items():
         # A position says from where its step read until the next one: that may be in the table.
         start = max(starts.get(partition, 0), end.begin or 0)
-        each = OffsetRange(*partition, start, end.offset, end.leader_epoch, end.topic_id)
+        topic_id = end.topic_id or topic_ids.get(partition.topic, "")
+        each = OffsetRange(*partition, start, end.offset, end.leader_epoch, topic_id)
         if start < end.offset:
             found.append(each)
         elif 0 < start == end.offset:

@@ -43,6 +43,8 @@ class StartOffsets:
     lost: tuple[OffsetRange, ...] = ()
     ends: Mapping[TopicPartition, int] = field(default_factory=dict)
     """Where the logs end for now."""
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+    """As commits carry them."""
 
     @property
     def has_work(self) -> bool:
@@ -91,7 +93,8 @@ def start_offsets(
             "With --on-data-loss continue the table goes on behind them, and keeps a note of the "
             "loss among its dead letters."
         )
-    return StartOffsets(starts, tuple(lost), facts.latest)
+    ids = {topic: facts.topic_text(topic) for topic in facts.topic_ids}
+    return StartOffsets(starts, tuple(lost), facts.latest, ids)
 
 
 def check_same_logs(frontiers: Mapping[TopicPartition, Frontier], facts: LogFacts) -> None:
