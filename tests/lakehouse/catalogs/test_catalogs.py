@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyiceberg.catalog import load_catalog
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import CommitFailedException
 
 from strandline.errors import InvalidSetting
 from strandline.lakehouse.deadletters.replaying import replay
@@ -142,6 +145,38 @@ def test_a_lost_answer_of_the_catalog_neither_doubles_nor_loses_a_row(
     proxy.status = None
     table.batch("q", 2, [{"a": 2}], start=4, keys=[b"x"])
     assert table.offsets() == ([0, 2, 4] if mode == "append" else [4])
+
+
+def test_a_conflict_with_the_commit_itself_takes_nothing_from_the_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where a client asks again when an answer is lost (boto3 does). pyiceberg deleted the
+    manifests of the newest snapshot then. What a real conflict leaves is the vacuum's."""
+    table = TableWorld(tmp_path / "t", format="iceberg", columns={"a": "long"})
+    table.batch("q", 0, [{"a": 0}])
+    commit = SqlCatalog.commit_table
+    outcomes: list[bool] = [True, False]
+
+    def conflicting(catalog: SqlCatalog, *asked: Any) -> Any:
+        if not outcomes:
+            return commit(catalog, *asked)
+        if outcomes.pop():
+            commit(catalog, *asked)
+        raise CommitFailedException("The table has changed.")
+
+    monkeypatch.setattr(SqlCatalog, "commit_table", conflicting)
+    assert table.batch("q", 1, [{"a": 1}], start=1).outcome == COMMITTED
+    assert not outcomes, "after a conflict that was one, too"
+    assert table.batch("q", 2, [{"a": 2}], start=2).outcome == COMMITTED
+    outcomes.append(True)
+    assert table.store.compact(min_files=2).files_before
+    table.reopen()
+    assert table.offsets() == [0, 1, 2]
+    metadata = table.spec.directory().local / "metadata"
+    before = len(list(metadata.glob("*.avro")))
+    table.store.vacuum(now_ms=FAR, older_than_ms=0)
+    assert len(list(metadata.glob("*.avro"))) == before - 2, "a manifest and its list"
+    assert table.offsets() == [0, 1, 2]
 
 
 def test_a_catalog_that_is_away_is_named(s3: S3Server, bucket: str) -> None:
