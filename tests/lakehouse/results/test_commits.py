@@ -147,6 +147,29 @@ def test_rows_that_replace_all_have_each_key_once(options: dict[str, str]) -> No
     assert world.rows() == [("B", 3), (None, 2)]
 
 
+def test_a_batch_that_comes_behind_new_columns_is_known(
+    options: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A driver that is late commits a batch between the new columns of its successor's and that."""
+    world = ResultWorld(**options)
+    world.batch("q", 0, [("B", 1)])
+    wider = {**SCHEMA, "share": pa.float64()}
+    committer = world.committer(wider)
+    backend = committer.store.backend
+    evolve = backend.evolve
+
+    def and_then_another_commits(*given: Any) -> None:
+        evolve(*given)
+        monkeypatch.undo()
+        world.batch("q", 1, [("C", 1)])
+
+    monkeypatch.setattr(backend, "evolve", and_then_another_commits)
+    done = committer.commit(Batch("q", 1, False), [world.task([("C", 1, 0.5)], wider)])
+    assert done.outcome == REPLAYED
+    assert world.rows() == [("B", 1, None), ("C", 1, None)]
+    assert world.proof().is_good
+
+
 def test_jobs(options: dict[str, str]) -> None:
     """They do not take the table from a query."""
     world = ResultWorld(**options)

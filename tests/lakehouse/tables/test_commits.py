@@ -163,6 +163,31 @@ def test_two_incarnations_of_one_driver_commit_a_batch_once(make_table: MakeTabl
     assert table.offsets() == [0]
 
 
+def test_a_commit_behind_new_columns_is_looked_at(
+    make_table: MakeTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The columns come in a change of their own. What another query commits between that and the
+    batch was there twice, and its letters were owed to no table any more."""
+    table = make_table()
+    table.batch("first", 0, [{"a": 0}])
+    other = open_store(table.spec)
+    identity = BatchIdentity("second", 0, (OffsetRange(TOPIC, 0, 1, 3),))
+    theirs = table.task([{"a": 1}, b"bad"], start=1)
+    backend = table.store.backend
+    evolve = backend.evolve
+
+    def and_then_another_commits(*given: Any) -> None:
+        evolve(*given)
+        monkeypatch.undo()
+        assert other.commit(identity, [theirs]).outcome == COMMITTED
+
+    monkeypatch.setattr(backend, "evolve", and_then_another_commits)
+    with pytest.raises(FencedWriter):
+        table.batch("first", 1, [{"a": 1, "b": "new"}, b"bad"], start=1)
+    table.reopen()
+    assert (table.offsets(), table.letters()) == ([0, 1], [2])
+
+
 def test_a_change_of_a_table_that_moved_on_fails(make_table: MakeTable) -> None:
     table = make_table()
     first, second = open_backend(table.spec), open_backend(table.spec)

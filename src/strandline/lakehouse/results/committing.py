@@ -23,7 +23,13 @@ from strandline.lakehouse.results.options import ResultOptions
 from strandline.lakehouse.tables import marks
 from strandline.lakehouse.tables.backend import Change, Conflict, DataFile, Snapshot
 from strandline.lakehouse.tables.caring import care_for
-from strandline.lakehouse.tables.committing import COMMITTED, REPLAYED, CommitResult, check_marks
+from strandline.lakehouse.tables.committing import (
+    COMMITTED,
+    REPLAYED,
+    CommitResult,
+    check_marks,
+    evolved,
+)
 from strandline.lakehouse.tables.definition import partitioning
 from strandline.lakehouse.tables.dividing import check_divided
 from strandline.lakehouse.tables.errors import BadTable, FencedWriter, SchemaMoved, TableError
@@ -209,13 +215,7 @@ class ResultCommitter:
                 f"The columns of table {self._spec.name} changed while the batch was written: "
                 f"{settled.reason} Start the query again."
             )
-        if settled.schema.equals(snapshot.schema):
-            return snapshot
-        self._backend.evolve(snapshot, settled.schema)
-        snapshot = self._backend.load()
-        if not snapshot.schema.equals(settled.schema):
-            raise Conflict("The table's columns changed in between.")
-        return snapshot
+        return evolved(self._backend, snapshot, settled.schema)
 
     def _care(self) -> None:
         """Keep the table fast. The commit is made: trouble is left for the next time."""

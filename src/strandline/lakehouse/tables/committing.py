@@ -16,6 +16,8 @@ from functools import partial
 from shlex import quote
 from typing import Final, NamedTuple
 
+import pyarrow as pa
+
 from strandline.lakehouse.deadletters.letters import lost as lost_letters
 from strandline.lakehouse.tables import marks
 from strandline.lakehouse.tables.backend import Backend, Change, Conflict, DataFile, Snapshot
@@ -242,11 +244,7 @@ class Committer:
         """The table with the columns that the files need; raises SchemaMoved for misfits."""
         late = [item for write in proposal.writes for item in write.late]
         settled = settle_schema(snapshot.schema, [*proposal.files, *late], without=(DELETED,))
-        if not settled.schema.equals(snapshot.schema):
-            self._backend.evolve(snapshot, settled.schema)
-            snapshot = self._backend.load()
-            if not snapshot.schema.equals(settled.schema):
-                raise Conflict("The table's columns changed in between.")
+        snapshot = evolved(self._backend, snapshot, settled.schema)
         if settled.misfits:
             raise SchemaMoved(
                 f"The schema of table {self._spec.name} had to be settled before the batch: "
@@ -264,6 +262,21 @@ class Committer:
         made = files.finish()
         check_written(self._spec.directory(DEAD_LETTERS), made)
         return made
+
+
+def evolved(backend: Backend, snapshot: Snapshot, schema: pa.Schema) -> Snapshot:
+    """A table with the columns of `schema`, and otherwise as in `snapshot`; raises Conflict.
+
+    What was checked of `snapshot` need not hold behind a commit that came in between.
+    """
+    if schema.equals(snapshot.schema):
+        return snapshot
+    sequence = snapshot.mark(marks.SEQUENCE)
+    backend.evolve(snapshot, schema)
+    present = backend.load()
+    if not present.schema.equals(schema) or present.mark(marks.SEQUENCE) != sequence:
+        raise Conflict("The table changed in between.")
+    return present
 
 
 def check_marks(spec: TableSpec, snapshot: Snapshot) -> None:
