@@ -123,20 +123,30 @@ def _judge_offsets(compared: Compared) -> DataFrame:
         f.count_distinct("row").alias("different"),
     )
     facts = f.broadcast(compared.facts_frame())
-    return counted.join(facts, ["topic", "partition"], "left").withColumn("verdict", _verdict())
+    verdict = _verdict(explodes=compared.spec.explode)
+    return counted.join(facts, ["topic", "partition"], "left").withColumn("verdict", verdict)
 
 
-def _verdict() -> Column:
-    """Of one offset, from how often it is where."""
+def _verdict(*, explodes: bool) -> Column:
+    """Of one offset, from how often it is where.
+
+    Where a record `explodes`, its rows may be in several files, which get too old one by one: then
+    each note that some of them expired counts for the record, and others may be there still.
+    """
     rows = f.col("rows") + f.col("late")
-    beside = f.col("dead_letters") + f.col("dropped") + f.col("expired")
-    in_table = rows + beside
+    expired = f.col("expired")
+    beside = f.col("dead_letters") + f.col("dropped")
+    is_partly_gone = f.lit(explodes) & (expired > 0)
+    in_table = rows + beside + expired
+    is_twice = (beside + expired > 1) | ((rows > 0) & (beside + expired > 0))
+    if explodes:
+        is_twice = (beside > 1) | ((rows + expired > 0) & (beside > 0))
     is_inside = (f.col("offset") >= f.col("start")) & (f.col("offset") < f.col("end"))
     return (
         f.when(~f.coalesce(is_inside, f.lit(False)), Verdict.OUTSIDE.value)
-        .when((beside > 1) | ((rows > 0) & (beside > 0)), Verdict.DOUBLED.value)
+        .when(is_twice, Verdict.DOUBLED.value)
         .when(rows > f.greatest("different", f.lit(1)), Verdict.DOUBLED.value)
-        .when((rows > 0) & (rows < f.col("numbers")), Verdict.MISSING.value)
+        .when((rows > 0) & (rows < f.col("numbers")) & ~is_partly_gone, Verdict.MISSING.value)
         .when(in_table == 0, Verdict.MISSING.value)
         .when(f.col("log") > 0, Verdict.GOOD.value)
         .when(f.col("offset") < f.col("log_start"), Verdict.UNPROVABLE.value)
