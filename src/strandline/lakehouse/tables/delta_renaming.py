@@ -75,7 +75,8 @@ def put(directory: Location, version: int, actions: Sequence[Mapping[str, Any]])
     made = log / f".{version}.{uuid.uuid4().hex}.tmp"
     try:
         with made.open("x", encoding="utf-8") as file:
-            file.writelines(json.dumps(each) + "\n" for each in actions)
+            # Escaped letters are read wrong by some (`statistics`).
+            file.writelines(json.dumps(each, ensure_ascii=False) + "\n" for each in actions)
             file.flush()
             os.fsync(file.fileno())
         os.link(made, log / f"{version:020}.json")

@@ -2,7 +2,8 @@
 
 Bounds come from the file's own footer. Text is cut where Delta's writers cut it, upper bounds of
 cut text are left out, and times are widened to whole milliseconds, as the Delta protocol asks. A
-column without bounds is simply not skipped by readers. This file reads no data.
+column without bounds is simply not skipped by readers. Letters are written as they are: delta-rs
+and DuckDB take a pair of escapes for another letter, as from U+20000 on. This file reads no data.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ def delta_statistics(footer: pq.FileMetaData) -> str:
             "nullCount": _nested(
                 {name: count for name, count in nulls.items() if name not in unknown}
             ),
-        }
+        },
+        ensure_ascii=False,
     )
 
 
