@@ -102,6 +102,14 @@ def test_a_partition_that_only_a_silent_broker_had_is_not_forgotten() -> None:
     assert ends(looks.look({1: told(), 2: told(row(5, leader=2))})) == {("t", 0): [5]}
 
 
+def test_leaders_are_not_taken_for_gone_while_no_broker_answers() -> None:
+    looks = Looks()
+    silent = ProtocolError(ErrorCode.REQUEST_TIMED_OUT, "It does not answer in time.")
+    looks.look({1: told(row(5, leader=2)), 2: told(row(5, leader=2))})
+    shown = looks.look({1: silent, 2: silent})
+    assert shown.partitions["t", 0] == ["t", 0, 2, 0, [1, 2], None, []]
+
+
 def test_a_partition_that_moved_while_its_broker_was_silent_is_found() -> None:
     looks = Looks()
     silent = ProtocolError(ErrorCode.NETWORK_EXCEPTION, "It hung up.")

@@ -72,3 +72,11 @@ def test_a_silent_broker_has_no_rates() -> None:
     series.add(look(1, 2_000, error="It does not answer in time.", rates=None))
     (point,) = points(series)
     assert (point["bytes_in"], point["brokers"]) == (None, 0)
+
+
+def test_nothing_is_known_of_partitions_while_no_broker_answers() -> None:
+    series = Series()
+    series.add(look(1, 2_000, error="It does not answer in time.", rates=None))
+    (point,) = points(series)
+    assert point["brokers"] == 0
+    assert {point[name] for name in ("under_replicated", "without_leader", "log_bytes")} == {None}

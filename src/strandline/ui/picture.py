@@ -98,6 +98,8 @@ class Assembly:
             changed |= _take_in(self._rows.setdefault(broker_id, {}), document, piece)
         changed |= self._heard_of(answers, piece)
         names = _names(answers)
+        # Where no broker answers, none says that one of those that were asked is gone.
+        registered = names.keys() or by_broker.keys()
         controllers = [found["controller"] for found in answers.values()]
         self.latest = Picture(
             number=1 if before is None else before.number + 1,
@@ -108,7 +110,7 @@ class Assembly:
                 for each in sorted({*by_broker, *names, *_known(before)})
             ),
             partitions=self._partitions(
-                {} if before is None else before.partitions, changed, names.keys()
+                {} if before is None else before.partitions, changed, registered
             ),
         )
         return self.latest

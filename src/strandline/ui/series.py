@@ -44,6 +44,7 @@ COLUMNS: Final = (
 )
 _RATES: Final = ("bytes_in", "bytes_out", "records_in")
 _SUMS: Final = ("in_sync_changes",)
+_OF_PARTITIONS: Final = ("under_replicated", "without_leader", "in_sync_changes", "log_bytes")
 _BEYOND_MS: Final = 60_000
 """Shown for answers that took longer than the last bucket."""
 
@@ -120,20 +121,21 @@ class Series:
 
 
 def _values(picture: Picture, before: Picture | None) -> Values:
-    rates = [each["rates"] for each in picture.brokers if not each["error"] and each.get("rates")]
+    heard = [each for each in picture.brokers if not each["error"]]
+    rates = [each["rates"] for each in heard if each.get("rates")]
     rows = picture.partitions.values()
     median, highest = _produce_times(picture, before)
     found: Values = {
         name: round(sum(each[name] for each in rates), 1) if rates else None for name in _RATES
     }
+    found |= {"produce_median_ms": median, "produce_p99_ms": highest, "brokers": len(heard)}
+    if not heard:
+        return found | dict.fromkeys(_OF_PARTITIONS)
     return found | {
-        "produce_median_ms": median,
-        "produce_p99_ms": highest,
         "under_replicated": sum(row[5] is not None and len(row[5]) < len(row[4]) for row in rows),
         "without_leader": sum(row[2] == NO_LEADER for row in rows),
         "in_sync_changes": _changes(picture, before),
         "log_bytes": sum(copy[8] for row in rows for copy in row[6]),
-        "brokers": sum(not each["error"] for each in picture.brokers),
     }
 
 
