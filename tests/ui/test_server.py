@@ -15,6 +15,7 @@ from strandline.client.producer import Producer
 from strandline.testing import Cluster
 from strandline.types import Offset, TopicPartition
 from strandline.ui.decoding import decoded
+from strandline.ui.questions import lags
 from tests.ui.server import PATIENCE_S, Page
 
 pytestmark = pytest.mark.xdist_group("ui")
@@ -129,9 +130,23 @@ def test_what_makes_no_sense_is_a_sentence(
 def test_groups_have_their_lag(page: Page, written: Cluster) -> None:
     with ClusterClient(written.bootstrap_servers) as client:
         GroupAdmin(client).set_offsets("readers", {TopicPartition("orders", 0): Offset(4)})
-    (group,) = page.get("/api/groups").json["groups"]
+    group = page.get("/api/groups").json["groups"][0]
     assert (group["group"], group["lag"]) == ("readers", 6)
     assert group["partitions"] == [["orders", 0, 4, 10, 6]]
+
+
+def test_share_groups_have_the_lag_that_they_tell(page: Page, written: Cluster) -> None:
+    mine = {"bootstrap.servers": written.bootstrap_servers, "group.id": "workers"}
+    with strandline.Admin({"bootstrap.servers": written.bootstrap_servers}) as admin:
+        admin.alter_group_config("workers", set_to={"share.auto.offset.reset": "earliest"})
+    with strandline.ShareConsumer(mine) as worker:
+        worker.subscribe(["orders"])
+        assert len(worker.poll(int(PATIENCE_S) * 1000)) == 10
+        found = {each["group"]: each for each in page.get("/api/groups").json["groups"]}
+        assert (found["workers"]["type"], found["workers"]["lag"]) == ("share", 10)
+        assert found["workers"]["partitions"] == [["orders", 0, 0, None, 10]]
+    with ClusterClient(written.bootstrap_servers) as client:
+        assert lags(client, {}, {})["workers"] == 10
 
 
 def test_open_transactions_say_who_waits_for_them(page: Page, written: Cluster) -> None:

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from strandline.client.admin_configs import ConfigAdmin, Resource
-from strandline.client.admin_groups import GroupAdmin
+from strandline.client.admin_groups import SHARE, GroupAdmin, GroupListing
+from strandline.client.admin_share_groups import ShareGroupAdmin
 from strandline.client.admin_transactions import TransactionAdmin
 from strandline.client.cluster import ClusterClient
 from strandline.client.fetching import Isolation
@@ -89,40 +90,55 @@ def partition(cluster: ClusterClient, values: Values) -> Json:
 
 
 def groups(cluster: ClusterClient, values: Values) -> Json:
-    """All groups with state, members and lag."""
+    """All groups of each type with state and lag. A row of a partition has where the group goes on,
+    the log's end, which share groups do not tell, and the lag."""
     del values
-    admin = GroupAdmin(cluster)
     found = []
-    for listing in sorted(admin.list_all(), key=lambda each: each.group):
-        lags = admin.lag(listing.group)
-        known = [each.lag for each in lags if each.lag is not None]
+    for listing in GroupAdmin(cluster).list_all():
+        rows = _share_rows(cluster, listing) if _is_share(listing) else _rows(cluster, listing)
+        known = [lag for *_, lag in rows if lag is not None]
         found.append(
             {
                 "group": listing.group,
+                "type": listing.group_type,
                 "state": listing.state,
-                "lag": sum(known),
-                "partitions": [
-                    [*each.partition, each.committed and each.committed.offset, each.end, each.lag]
-                    for each in lags
-                ],
+                "lag": sum(known) if known else None,
+                "partitions": rows,
             }
         )
     return {"groups": found}
 
 
+def _is_share(listing: GroupListing) -> bool:
+    return listing.group_type == SHARE
+
+
+def _rows(cluster: ClusterClient, listing: GroupListing) -> list[list[Any]]:
+    return [
+        [*each.partition, each.committed and each.committed.offset, each.end, each.lag]
+        for each in GroupAdmin(cluster).lag(listing.group)
+    ]
+
+
+def _share_rows(cluster: ClusterClient, listing: GroupListing) -> list[list[Any]]:
+    offsets = ShareGroupAdmin(cluster).offsets(listing.group)
+    return [[*at, each.start, None, each.lag] for at, each in offsets.items()]
+
+
 def lags(cluster: ClusterClient, values: Values, ends: Mapping[Key, int]) -> dict[str, int]:
     """How many records each group has still to read, by the first `LAGS_MAX` groups. `ends` are
-    the high watermarks that were seen last: nothing is asked but what groups have stored."""
+    the high watermarks that were seen last: nothing is asked but where groups are."""
     del values
-    admin = GroupAdmin(cluster)
-    return {
-        listing.group: sum(
-            max(0, ends[at] - stored.offset)
-            for at, stored in admin.offsets(listing.group).items()
-            if at in ends
-        )
-        for listing in sorted(admin.list_all(), key=lambda each: each.group)[:LAGS_MAX]
-    }
+    listings = GroupAdmin(cluster).list_all()[:LAGS_MAX]
+    return {each.group: _lag(cluster, each, ends) for each in listings}
+
+
+def _lag(cluster: ClusterClient, listing: GroupListing, ends: Mapping[Key, int]) -> int:
+    if _is_share(listing):
+        offsets = ShareGroupAdmin(cluster).offsets(listing.group)
+        return sum(each.lag or 0 for each in offsets.values())
+    stored = GroupAdmin(cluster).offsets(listing.group)
+    return sum(max(0, ends[at] - each.offset) for at, each in stored.items() if at in ends)
 
 
 def transactions(cluster: ClusterClient, values: Values) -> Json:

@@ -34,7 +34,7 @@ export async function repeatedly(into, path, drawing) {
 export async function groups(into) {
   const place = element("div"), drawn = new Map();
   const chart = lagChart();
-  into.replaceChildren(element("h1", {}, "Consumer groups"), place, element("h2", {}, "Over time"), chart.element);
+  into.replaceChildren(element("h1", {}, "Groups"), place, element("h2", {}, "Over time"), chart.element);
   const leave = await repeatedly(place, "/api/groups", (found) => {
     const names = new Set(found.groups.map((each) => each.group));
     for (const name of drawn.keys()) if (!names.has(name)) drawn.delete(name);
@@ -46,12 +46,14 @@ export async function groups(into) {
   return () => { leave(); chart.leave(); };
 }
 
-function groupCard({ group: name, partitions }) {
+function groupCard({ group: name, type, partitions }) {
   const head = element("span"), rows = element("div");
   const card = element("details", { class: "card" }, element("summary", {}, element("strong", {}, name), " ", head), rows, resetForm(name, [...new Set(partitions.map(([topic]) => topic))]));
   return (group) => {
-    head.textContent = `${group.state.toLowerCase()}, lag ${count(group.lag)}`;
-    rows.replaceChildren(table(["Topic", "#Partition", "#Committed", "#End", "#Lag"], group.partitions.map(([topic, partition, committed, end, lag]) => [topic, String(partition), count(committed), count(end), count(lag)])));
+    head.textContent = [type && `${type} group`, group.state.toLowerCase(), `lag ${count(group.lag)}`].filter(Boolean).join(", ");
+    rows.replaceChildren(type === "share" ?
+      table(["Topic", "#Partition", "#Start", "#Lag"], group.partitions.map(([topic, partition, start, , lag]) => [topic, String(partition), count(start), count(lag)])) :
+      table(["Topic", "#Partition", "#Committed", "#End", "#Lag"], group.partitions.map(([topic, partition, committed, end, lag]) => [topic, String(partition), count(committed), count(end), count(lag)])));
     return card;
   };
 }
