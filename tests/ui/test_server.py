@@ -161,6 +161,10 @@ def test_open_transactions_say_who_waits_for_them(page: Page, written: Cluster) 
         assert (found["transactional_id"], found["state"]) == ("till-3", "Ongoing")
         assert found["partitions"] == [["till", 0]]
         assert told["waiting"] == [["till", 0, 0, 1, found["producer"]]]
+    # Nor does the page cause what it then reports.
+    brokers = page.get("/api/topics/till/0").json["brokers"].values()
+    refused = {each["api"] for told in brokers for each in told["refusals"]}
+    assert "DESCRIBE_TRANSACTIONS" not in refused
 
 
 def test_metrics_are_those_of_all_brokers(page: Page, written: Cluster) -> None:

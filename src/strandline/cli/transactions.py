@@ -62,8 +62,9 @@ def list_transactions(
     with open_cluster(bootstrap) as client:
         admin = TransactionAdmin(client)
         listed = admin.list_all(states=states, older_than_ms=older_than_ms)
-        ids = (each.transactional_id for each in listed)
-        found = admin.describe(each for each in ids if pattern is None or pattern.fullmatch(each))
+        found = admin.describe_listed(
+            each for each in listed if pattern is None or pattern.fullmatch(each.transactional_id)
+        )
         now_ms = client.clock.wall_ms()
     if as_json:
         print_json([_as_json(each) for each in found])

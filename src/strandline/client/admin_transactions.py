@@ -161,6 +161,23 @@ class TransactionAdmin:
             return []
         return list(_descriptions(self._cluster.ask_all_brokers(partial(_describe, ids))))
 
+    def describe_listed(
+        self, listings: Iterable[TransactionListing]
+    ) -> list[TransactionDescription]:
+        """The same of transactions that were listed. No broker is asked for what another one
+        coordinates, which it would refuse and remember. Raises `ProtocolError`."""
+        ids: dict[BrokerId, list[str]] = {}
+        for each in listings:
+            ids.setdefault(each.coordinator, []).append(each.transactional_id)
+        found: list[TransactionDescription] = []
+        for broker, wanted in sorted(ids.items()):
+            states = self._cluster.retry(partial(self._ask_coordinator, broker, wanted))
+            found += _descriptions({broker: states})
+        return sorted(found, key=lambda each: each.transactional_id)
+
+    def _ask_coordinator(self, broker: BrokerId, ids: Sequence[str]) -> list[TransactionState]:
+        return _describe(ids, self._cluster.connection_to(broker))
+
     def producers(self, partitions: Iterable[TopicPartition]) -> list[ActiveProducer]:
         """The producers that the leaders of these partitions know. Raises `ProtocolError`."""
         wanted = sorted(set(partitions))

@@ -146,8 +146,7 @@ def transactions(cluster: ClusterClient, values: Values) -> Json:
     one; `producer` is null where its end is only not replicated yet."""
     del values
     admin = TransactionAdmin(cluster)
-    listed = [each.transactional_id for each in admin.list_all(states=_OPEN)]
-    described = admin.describe(listed)
+    described = admin.describe_listed(admin.list_all(states=_OPEN))
     waiting = _waiting(cluster)
     holders = {
         (each.partition, each.transaction_start): each.producer_id
