@@ -35,3 +35,12 @@ def test_each_place_of_a_sentence_is_filled() -> None:
         places = {int(found) for found in PLACE.findall(chinese)}
         assert places == set(range(english.count("{}"))), english
         assert re.search(r"[\u3000-\u9fff\uff01-\uff5e]", chinese), english
+
+
+@pytest.mark.parametrize("what", ["fetched", "had everything"])
+def test_what_was_long_ago_is_told_whole(what: str) -> None:
+    """A place takes as little as it can: "{} {} s ago" would take no more than the first word."""
+    whole = f"{what} 1.0 s ago"
+    taken = re.fullmatch(r"(.+?) (.+?) s ago", whole)
+    assert taken is not None
+    assert f"{what} {{}} s ago" in CHINESE or taken.group(1) in CHINESE
