@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import signal
 import subprocess
@@ -203,4 +204,27 @@ def test_tables_beside_their_logs(cluster: Cluster, tab: Tab, tmp_path: Path) ->
         assert tab.value("document.querySelector('main details').open") is False
         tab.size(1200, 800)
         tab.open("about:blank")
+    assert not tab.complaints
+
+
+def test_one_cause_of_many_things_is_told_once(page: Page, tab: Tab) -> None:
+    """A broker that died is the cause in hundreds of partitions."""
+    tab.complaints.clear()
+    tab.open(f"{page.address}#/why")
+    tab.wait_for("What is refused or waits")
+    finding = {
+        "rule": "not-in-sync", "title": "A replica is not in sync", "errors": [], "settings": [],
+        "cause": "broker 2 is gone", "since_wall_ms": 1000, "evidence": ["it is"],
+        "remedy": "`strandline why` tells more.",
+    }  # fmt: skip
+    findings = [{**finding, "about": f"t-{number}"} for number in range(150)]
+    shown = json.dumps({"brokers": {"1": {"findings": findings}}})
+    tab.value(f"""import("/static/lists.js").then(({{ answers }}) => {{
+        window.shown = answers({shown}); document.getElementById("main").replaceChildren(shown); }})""")
+    tab.wait_for("A replica is not in sync: t-0 … (150)")
+    assert tab.value("shown.querySelectorAll('article').length") == 1
+    assert tab.value("shown.querySelector('code').innerText") == "strandline why"
+    tab.value("shown.querySelector('details').open = true")
+    tab.wait_for("50 more are not shown.")
+    assert "`" not in tab.text
     assert not tab.complaints

@@ -12,6 +12,11 @@ export function element(name, attributes = {}, ...children) {
   return made;
 }
 
+// A sentence with commands and names between backticks.
+export function withCode(sentence) {
+  return sentence.split("`").map((part, at) => (at % 2 ? element("code", {}, part) : part));
+}
+
 // What is wider than its place can be scrolled by keys; what is not is no stop on their way.
 const widths = new ResizeObserver((seen) => {
   for (const { target: { parentElement: scroller } } of seen) {

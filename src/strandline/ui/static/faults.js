@@ -1,6 +1,6 @@
 // Faults: how every broker of a local cluster is, and buttons that make it otherwise. The rows stay
 // while the page is open and only change, so that the focus stays where it is.
-import { ask, element, tell } from "./dom.js";
+import { ask, element, tell, withCode } from "./dom.js";
 
 const REFRESH_MS = 1000;
 const TROUBLE_MS = 5000;
@@ -180,8 +180,4 @@ function showIf(which, is, otherwise) {
   if (!hadFocus) return;
   otherwise.hidden = false;
   otherwise.focus();
-}
-
-function withCode(sentence) {
-  return sentence.split("`").map((part, at) => (at % 2 ? element("code", {}, part) : part));
 }

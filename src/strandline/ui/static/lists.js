@@ -1,6 +1,6 @@
 // Groups with lag, open transactions, the truncation ledger, and answers to "why?".
 import { lagChart } from "./charts.js";
-import { NotNow, ask, clock, count, element, size, table } from "./dom.js";
+import { NotNow, ask, clock, count, element, size, table, withCode } from "./dom.js";
 import { resetForm } from "./edit.js";
 import { told } from "./sentences.js";
 
@@ -60,7 +60,7 @@ function groupCard({ group: name, type, partitions }) {
 
 export function transactions(into) {
   const place = element("div");
-  into.replaceChildren(element("h1", {}, "Transactions"), element("p", { class: "quiet" }, "What is open, and where readers of committed records wait for it. `strandline transactions` shows more, and ends what hangs."), place);
+  into.replaceChildren(element("h1", {}, "Transactions"), element("p", { class: "quiet" }, withCode("What is open, and where readers of committed records wait for it. `strandline transactions` shows more, and ends what hangs.")), place);
   return repeatedly(place, "/api/transactions", (found) => {
     const names = new Map(found.transactions.map((each) => [each.producer, each.transactional_id]));
     return element("div", {},
@@ -77,7 +77,7 @@ export function transactions(into) {
 
 export function ledger(into) {
   const place = element("div");
-  into.replaceChildren(element("h1", {}, "Truncation ledger"), element("p", { class: "quiet" }, "What replicas have cut off their logs is copied aside first. `strandline ledger` shows, compares and recovers it."), place);
+  into.replaceChildren(element("h1", {}, "Truncation ledger"), element("p", { class: "quiet" }, withCode("What replicas have cut off their logs is copied aside first. `strandline ledger` shows, compares and recovers it.")), place);
   return repeatedly(place, "/api/ledger", (found) => {
     const silent = Object.entries(found.brokers).filter(([, told]) => told.error).map(([broker, told]) => element("p", { class: "bad" }, `Broker ${broker}: ${told.error}`));
     const entries = Object.values(found.brokers).flatMap((told) => told.entries ?? []).sort((a, b) => b.wall_ms - a.wall_ms);
@@ -102,7 +102,12 @@ export function why(into) {
   return repeatedly(place, "/api/why", answers);
 }
 
-// The findings of all brokers; the same one of several brokers is told once.
+const ALIKE = 3; // so many findings about several things, but of one cause, have a card each
+const TOLD_MAX = 200; // by one broker (why/subject.py)
+const ALIKE_MAX = 100; // listed in the card of more of them
+const opened = new Set(); // what is drawn anew stays open
+
+// The findings of all brokers; the same one of several brokers is told once, and one cause of many things as well.
 export function answers(found) {
   const all = new Map();
   for (const [broker, each] of Object.entries(found.brokers)) {
@@ -113,13 +118,40 @@ export function answers(found) {
     }
   }
   if (!all.size) return element("p", { class: "good" }, told("Nothing is refused, and nothing waits."));
-  return element("div", {}, [...all.values()].map(({ brokers, finding }) => element("article", { class: "card" },
-    element("div", {}, element("strong", {}, told(finding.title ?? "Refused")), finding.about ? `: ${finding.about}` : "", " ", finding.errors.map((each) => [element("span", { class: "badge quiet" }, each), " "])),
-    element("p", {}, told(finding.cause)),
-    element("p", { class: "quiet" }, [told(`Said by broker ${brokers.join(", ")}`), ...(finding.since_wall_ms ? [told(`since ${moment(finding.since_wall_ms)}`)] : [])].join(", ")),
-    finding.evidence.length > 0 && element("ul", { class: "events" }, finding.evidence.map((each) => element("li", {}, told(each)))),
-    finding.remedy && element("p", {}, element("strong", {}, told("What ends it: ")), told(finding.remedy)),
-    finding.settings.length > 0 && element("p", { class: "quiet" }, told(`Settings: ${finding.settings.join(", ")}`)))));
+  const byCause = new Map();
+  for (const each of all.values()) {
+    const key = `${each.finding.rule}\n${each.finding.cause}`;
+    if (byCause.has(key)) byCause.get(key).push(each); else byCause.set(key, [each]);
+  }
+  const isCut = Object.values(found.brokers).some((each) => each.findings?.length >= TOLD_MAX);
+  return element("div", {}, [...byCause].map(([key, alike]) => alike.length > ALIKE ? answer(alike, key) : alike.map((each) => answer([each], key))),
+    isCut && element("p", { class: "quiet" }, `A broker tells ${TOLD_MAX} answers at most: there may be more.`));
+}
+
+// One finding, or several of one cause: what each is about is then folded up.
+function answer(alike, key) {
+  const [{ finding }] = alike;
+  const brokers = [...new Set(alike.flatMap((each) => each.brokers))];
+  const times = alike.map((each) => each.finding.since_wall_ms).filter(Boolean);
+  const about = alike.length > 1 ? `${finding.about} … (${count(alike.length)})` : finding.about;
+  return element("article", { class: "card" },
+    element("div", {}, element("strong", {}, told(finding.title ?? "Refused")), about ? `: ${about}` : "", " ", finding.errors.map((each) => [element("span", { class: "badge quiet" }, each), " "])),
+    element("p", {}, withCode(told(finding.cause))),
+    element("p", { class: "quiet" }, [told(`Said by broker ${brokers.join(", ")}`), ...(times.length ? [told(`since ${moment(Math.min(...times))}`)] : [])].join(", ")),
+    alike.length > 1 ? eachOf(alike, key) : evidence(finding),
+    finding.remedy && element("p", {}, element("strong", {}, told("What ends it: ")), withCode(told(finding.remedy))),
+    finding.settings.length > 0 && element("p", { class: "quiet" }, told(`Settings: ${finding.settings.join(", ")}`)));
+}
+
+function evidence(finding) {
+  return finding.evidence.length > 0 && element("ul", { class: "events" }, finding.evidence.map((each) => element("li", {}, withCode(told(each)))));
+}
+
+function eachOf(alike, key) {
+  const ontoggle = (event) => { if (event.target.open) opened.add(key); else opened.delete(key); };
+  return element("details", { open: opened.has(key), ontoggle }, element("summary", {}, `All ${count(alike.length)}`),
+    alike.slice(0, ALIKE_MAX).map(({ finding }) => [element("div", {}, finding.about), evidence(finding)]),
+    alike.length > ALIKE_MAX && element("p", { class: "quiet" }, `${count(alike.length - ALIKE_MAX)} more are not shown.`));
 }
 
 function moment(milliseconds) {
