@@ -220,7 +220,9 @@ def test_one_cause_of_many_things_is_told_once(page: Page, tab: Tab) -> None:
     findings = [{**finding, "about": f"t-{number}"} for number in range(150)]
     shown = json.dumps({"brokers": {"1": {"findings": findings}}})
     tab.value(f"""import("/static/lists.js").then(({{ answers }}) => {{
-        window.shown = answers({shown}); document.getElementById("main").replaceChildren(shown); }})""")
+        window.shown = answers({shown});
+        document.getElementById("main").replaceChildren(window.shown);
+    }})""")
     tab.wait_for("A replica is not in sync: t-0 … (150)")
     assert tab.value("shown.querySelectorAll('article').length") == 1
     assert tab.value("shown.querySelector('code').innerText") == "strandline why"
@@ -228,3 +230,27 @@ def test_one_cause_of_many_things_is_told_once(page: Page, tab: Tab) -> None:
     tab.wait_for("50 more are not shown.")
     assert "`" not in tab.text
     assert not tab.complaints
+
+
+def test_the_stream_is_asked_for_again_after_an_answer_that_was_an_error(
+    page: Page, tab: Tab
+) -> None:
+    """As of a proxy whose server is being started anew. A browser then ends the stream for good."""
+    tab.open(f"{page.address}#/ledger")
+    tab.wait_for("Nothing was cut off.")
+    tab.value("""import("/static/picture.js").then(({ Live }) => {
+        window.asked = 0;
+        window.EventSource = class extends EventTarget {
+            static CLOSED = 2;
+            constructor() {
+                super();
+                window.asked += 1;
+                this.readyState = window.asked === 1 ? 2 : 1;
+                setTimeout(() => (window.asked === 1 ? this.onerror() : this.onopen()));
+            }
+            close() {}
+        };
+        window.other = new Live();
+        other.start();
+    })""")
+    tab.wait_until("asked === 2 && other.isConnected")

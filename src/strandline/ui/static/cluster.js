@@ -173,7 +173,8 @@ function epochOf(epochs, offset) {
 // What stands behind the strips: the leader's view of its followers, what changed and why, who waits.
 function detail(brokers, leader) {
   const told = Object.values(brokers).filter((each) => !each.error);
-  const leading = told.map((each) => each.replicas[0]).find((replica) => replica?.leading);
+  // A former leader that was cut off may still believe that it leads.
+  const leading = [brokers[leader], ...told].map((each) => each?.replicas?.[0]).find((replica) => replica?.leading);
   const changes = (brokers[leader]?.changes ?? told[0]?.changes ?? []).filter((each) => each.topic !== null).reverse();
   const parked = told.flatMap((each) => each.parked.map((request) => [each.broker, request]));
   const refusals = told.flatMap((each) => each.refusals.map((refusal) => [each.broker, refusal]));

@@ -3,6 +3,8 @@
 const NAMES = ["topic", "partition", "leader", "epoch", "replicas", "inSync", "copies"];
 const COPY_NAMES = ["broker", "start", "highWatermark", "lastStable", "end", "epochs", "isOffline", "reason", "size"];
 
+const AGAIN_MS = 3000;
+
 export class Live {
   constructor() {
     this.head = null;
@@ -34,7 +36,12 @@ export class Live {
     source.addEventListener("picture", (event) => this.take(JSON.parse(event.data)));
     source.addEventListener("trouble", (event) => { this.trouble = JSON.parse(event.data); this.tell(); });
     source.onopen = () => { this.isConnected = true; this.tell(); };
-    source.onerror = () => { this.isConnected = false; this.tell(); };
+    source.onerror = () => {
+      this.isConnected = false;
+      this.tell();
+      // A browser asks again by itself where nothing answers, but not where the answer was an error.
+      if (source.readyState === EventSource.CLOSED && source === this.source) setTimeout(() => { if (source === this.source) { this.stop(); this.connect(); } }, AGAIN_MS);
+    };
     this.source = source;
   }
 
