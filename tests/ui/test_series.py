@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from strandline.node.status.meters import BUCKETS_MS
+from strandline.ui.lag_sampler import ends_of
 from strandline.ui.picture import Picture
 from strandline.ui.series import COARSE_MAX, COLUMNS, FINE_MAX, LAGS_MAX, Series
 
@@ -80,3 +82,11 @@ def test_nothing_is_known_of_partitions_while_no_broker_answers() -> None:
     (point,) = points(series)
     assert point["brokers"] == 0
     assert {point[name] for name in ("under_replicated", "without_leader", "log_bytes")} == {None}
+
+
+def test_the_end_of_a_partition_whose_brokers_are_silent_is_not_known() -> None:
+    seen = look(1, 2_000)
+    row = seen.partitions["t", 0]
+    assert ends_of(seen) == {("t", 0): 0}
+    assert ends_of(replace(seen, partitions={("t", 0): [*row[:5], None, []]})) == {("t", 0): None}
+    assert ends_of(None) == {}

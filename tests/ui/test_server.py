@@ -133,6 +133,9 @@ def test_groups_have_their_lag(page: Page, written: Cluster) -> None:
     group = page.get("/api/groups").json["groups"][0]
     assert (group["group"], group["lag"]) == ("readers", 6)
     assert group["partitions"] == [["orders", 0, 4, 10, 6]]
+    with ClusterClient(written.bootstrap_servers) as client:
+        assert lags(client, {}, {("orders", 0): 10}) == {"readers": 6}
+        assert lags(client, {}, {("orders", 0): None}) == {}  # and not 0
 
 
 def test_share_groups_have_the_lag_that_they_tell(page: Page, written: Cluster) -> None:

@@ -125,20 +125,29 @@ def _share_rows(cluster: ClusterClient, listing: GroupListing) -> list[list[Any]
     return [[*at, each.start, None, each.lag] for at, each in offsets.items()]
 
 
-def lags(cluster: ClusterClient, values: Values, ends: Mapping[Key, int]) -> dict[str, int]:
+def lags(cluster: ClusterClient, values: Values, ends: Mapping[Key, int | None]) -> dict[str, int]:
     """How many records each group has still to read, by the first `LAGS_MAX` groups. `ends` are
-    the high watermarks that were seen last: nothing is asked but where groups are."""
+    the high watermarks that were seen last: nothing is asked but where groups are. A group that is
+    in a partition whose end is not known (None) is left out."""
     del values
     listings = GroupAdmin(cluster).list_all()[:LAGS_MAX]
-    return {each.group: _lag(cluster, each, ends) for each in listings}
+    found = {each.group: _lag(cluster, each, ends) for each in listings}
+    return {group: lag for group, lag in found.items() if lag is not None}
 
 
-def _lag(cluster: ClusterClient, listing: GroupListing, ends: Mapping[Key, int]) -> int:
+def _lag(
+    cluster: ClusterClient, listing: GroupListing, ends: Mapping[Key, int | None]
+) -> int | None:
     if _is_share(listing):
         offsets = ShareGroupAdmin(cluster).offsets(listing.group)
         return sum(each.lag or 0 for each in offsets.values())
-    stored = GroupAdmin(cluster).offsets(listing.group)
-    return sum(max(0, ends[at] - each.offset) for at, each in stored.items() if at in ends)
+    total = 0
+    for at, stored in GroupAdmin(cluster).offsets(listing.group).items():
+        end = ends.get(at, stored.offset)
+        if end is None:
+            return None
+        total += max(0, end - stored.offset)
+    return total
 
 
 def transactions(cluster: ClusterClient, values: Values) -> Json:

@@ -84,6 +84,11 @@ class Watcher:
         """Whether a page is open."""
         return self._watchers > 0
 
+    @property
+    def has_seen_all(self) -> bool:
+        """Whether each partition was seen once."""
+        return self._has_seen_all
+
     def start(self) -> None:
         """Begin to look."""
         self._thread.start()

@@ -10,6 +10,7 @@ const DASHES = [[], [6, 4], [2, 3], [10, 4, 2, 4]]; // lines differ without colo
 const DECIMAL = Array.from({ length: 15 }, (_, power) => [1, 2, 5].map((each) => each * 10 ** power)).flat();
 const BINARY = Array.from({ length: 52 }, (_, power) => 2 ** power);
 const ROWS = 12; // of the table below
+const ALONE_S = 30; // on either side of a single point
 
 let styled = false;
 
@@ -44,7 +45,7 @@ export function chart(title, format, { isStepped = false, isBytes = false } = {}
       width: Math.max(place.clientWidth, 100), height: HEIGHT,
       cursor: { sync: { key: "strandline" }, drag: { x: false, y: false } },
       legend: { show: false },
-      scales: { x: { time: true }, y: { range: (u, low, high) => [0, high > 0 ? high * 1.08 : 1] } },
+      scales: { x: { time: true, range: (u, first, last) => (first === last ? [first - ALONE_S, last + ALONE_S] : [first, last]) }, y: { range: (u, low, high) => [0, high > 0 ? high * 1.08 : 1] } },
       axes: [
         { ...axis, size: 32, space: 70, values: (u, splits) => splits.map((each) => clock(each * 1000).slice(0, times.at(-1) - times[0] > 1200 ? 5 : 8)) },
         { ...axis, size: 80, incrs: isBytes ? BINARY : DECIMAL, values: (u, splits) => splits.map((each) => format(each)) },

@@ -78,7 +78,7 @@ export function lagChart() {
 }
 
 function lagLines(lags) {
-  const last = lags.at(-1)?.[1] ?? {};
+  const last = Object.assign({}, ...lags.map(([, found]) => found)); // of a group that is not known now, what was known last
   const names = Object.keys(last).sort((a, b) => last[b] - last[a] || (a < b ? -1 : 1)).slice(0, GROUPS).sort();
   return [lags.map(([at]) => at / 1000), names, names.map((name) => lags.map(([, found]) => found[name] ?? null))];
 }
