@@ -254,3 +254,23 @@ def test_the_stream_is_asked_for_again_after_an_answer_that_was_an_error(
         other.start();
     })""")
     tab.wait_until("asked === 2 && other.isConnected")
+
+
+def test_the_focus_stays_in_the_list_of_brokers(page: Page, tab: Tab) -> None:
+    """It is drawn anew twice a second."""
+    tab.complaints.clear()
+    tab.size(390, 800)
+    tab.open(f"{page.address}#/")
+    brokers = "document.querySelector('main .scroll')"
+    tab.wait_until(f"{brokers}.querySelectorAll('tbody tr').length >= 3")
+    tab.value(f"{brokers}.focus()")
+    tab.value("""import("/static/picture.js").then(({ Live }) => {
+        const live = new Live();
+        live.start();
+        live.listen(() => { window.seen = live.head?.number; });
+    })""")
+    tab.wait_until("seen > 0")
+    first = tab.value("seen")
+    tab.wait_until(f"seen > {first} + 2")
+    assert tab.value(f"document.activeElement === {brokers}")
+    assert not tab.complaints

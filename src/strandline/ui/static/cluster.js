@@ -4,6 +4,7 @@ import { faults } from "./faults.js";
 import { answers } from "./lists.js";
 import { partitionMap } from "./map.js";
 import { named } from "./picture.js";
+import { longTable } from "./rows.js";
 import { legend, strip } from "./strips.js";
 import { topicList } from "./topics.js";
 
@@ -12,17 +13,17 @@ const DIGIT_PIXELS = 8;
 const CELLS = [6, 40]; // at least, at most
 
 export function cluster(into, live) {
-  const brokers = element("div", { class: "card" });
+  let leading = new Map();
+  const brokers = longTable("Brokers", ["Broker", "State", "Address", "Rack", "#Leads", "#In, B/s", "#Out, B/s"], (broker) => broker.id, (broker) => brokerCells(broker, live, leading));
   const topics = topicList(live);
   const map = partitionMap(live);
   const accidents = element("section", { "aria-label": "Faults" });
-  into.replaceChildren(element("h1", {}, "Cluster"), brokers, map.element, accidents, topics.element);
-  let leading = new Map();
+  into.replaceChildren(element("h1", {}, "Cluster"), element("div", { class: "card" }, brokers.element), map.element, accidents, topics.element);
   const panel = faults(accidents, (id) => [live.head?.controller === id && "controller", leading.get(id) && `leads ${count(leading.get(id))}`].filter(Boolean).join(", "), element("h2", {}, "Faults"));
   const redraw = () => {
     if (!live.head) return;
     leading = leaderships(live);
-    brokerTable(brokers, live, leading);
+    brokers.show(live.head.brokers);
     map.redraw();
     topics.redraw();
     panel.tellAbout();
@@ -37,13 +38,11 @@ function leaderships(live) {
   return leading;
 }
 
-function brokerTable(into, live, leading) {
-  into.replaceChildren(table(["Broker", "State", "Address", "Rack", "#Leads", "#In, B/s", "#Out, B/s"], live.head.brokers.map((broker) => [
-    String(broker.id) + (broker.id === live.head.controller ? " (controller)" : ""),
-    broker.error ? element("span", { class: "bad" }, broker.error) : broker.is_shutting_down ? element("span", { class: "warn" }, "shutting down") : element("span", { class: "good" }, "answers"),
+function brokerCells(broker, live, leading) {
+  const state = broker.error ? [broker.error, "bad"] : broker.is_shutting_down ? ["shutting down", "warn"] : ["answers", "good"];
+  return [String(broker.id) + (broker.id === live.head.controller ? " (controller)" : ""), { text: state[0], kind: state[1] },
     broker.host ? `${broker.host}:${broker.port}` : null, broker.rack, count(leading.get(broker.id) ?? 0),
-    broker.rates && count(Math.round(broker.rates.bytes_in)), broker.rates && count(Math.round(broker.rates.bytes_out)),
-  ])));
+    broker.rates && count(Math.round(broker.rates.bytes_in)), broker.rates && count(Math.round(broker.rates.bytes_out))];
 }
 
 export function partitionView(into, live, topic, number) {

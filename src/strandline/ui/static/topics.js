@@ -90,7 +90,7 @@ function search(label, placeholder, changed) {
 
 function onlyAiling(changed) {
   const box = element("input", { type: "checkbox", onchange: changed });
-  return { get checked() { return box.checked; }, label: element("label", {}, box, " only what ails") };
+  return { get checked() { return box.checked; }, label: element("label", {}, box, " only with problems") };
 }
 
 function say(place, text) {
