@@ -164,19 +164,17 @@ class TransactionAdmin:
     def describe_listed(
         self, listings: Iterable[TransactionListing]
     ) -> list[TransactionDescription]:
-        """The same of transactions that were listed. No broker is asked for what another one
-        coordinates, which it would refuse and remember. Raises `ProtocolError`."""
+        """The same of transactions that were listed. A broker is asked for what others coordinate,
+        which it would refuse and remember, only if their coordinators do not know them any more."""
         ids: dict[BrokerId, list[str]] = {}
         for each in listings:
             ids.setdefault(each.coordinator, []).append(each.transactional_id)
         found: list[TransactionDescription] = []
         for broker, wanted in sorted(ids.items()):
-            states = self._cluster.retry(partial(self._ask_coordinator, broker, wanted))
-            found += _descriptions({broker: states})
-        return sorted(found, key=lambda each: each.transactional_id)
-
-    def _ask_coordinator(self, broker: BrokerId, ids: Sequence[str]) -> list[TransactionState]:
-        return _describe(ids, self._cluster.connection_to(broker))
+            found += _descriptions(self._cluster.ask_broker(broker, partial(_describe, wanted)))
+        moved = {name for wanted in ids.values() for name in wanted}
+        moved -= {each.transactional_id for each in found}
+        return sorted([*found, *self.describe(moved)], key=lambda each: each.transactional_id)
 
     def producers(self, partitions: Iterable[TopicPartition]) -> list[ActiveProducer]:
         """The producers that the leaders of these partitions know. Raises `ProtocolError`."""

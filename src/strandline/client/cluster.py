@@ -320,10 +320,12 @@ class ClusterClient:
         does not answer and leaves the cluster meanwhile is left out."""
         answers: dict[BrokerId, T] = {}
         for broker in sorted(self.refresh().brokers):
-            answers |= self.retry(
-                partial(self._answer_of, broker, ask), lambda: void(self.refresh())
-            )
+            answers |= self.ask_broker(broker, ask)
         return answers
+
+    def ask_broker(self, broker: BrokerId, ask: Callable[[Connection], T]) -> dict[BrokerId, T]:
+        """The same of one broker."""
+        return self.retry(partial(self._answer_of, broker, ask), lambda: void(self.refresh()))
 
     def _answer_of(self, broker: BrokerId, ask: Callable[[Connection], T]) -> dict[BrokerId, T]:
         if broker not in self.view.brokers:
