@@ -87,7 +87,7 @@ def test_a_table_of_that_release_goes_on_under_the_names_of_today(
     again = CliRunner().invoke(cli, upgrade)
     assert "Table t has the names of today: kafka_topic" in again.output
     assert sorted(os.listdir(directory)) == sorted(
-        {"data", "dead_letters", "table.json"}
+        {"data", "dead_letters", "made.txt", "table.json"}
         | ({"late"} if is_divided else set())
         | ({"catalog.db"} if table_format == "iceberg" else set())
     )

@@ -205,7 +205,7 @@ def test_workers_without_a_shared_disk_fill_a_table_in_a_store(
         )
     assert doctor.returncode == 0, doctor.stdout + doctor.stderr
     parts = [each["part"] for each in json.loads(doctor.stdout)]
-    assert parts == ["store", "commits", "topics", "executor", "executor"]
+    assert parts == ["store", "commits", "table", "topics", "executor", "executor"]
     assert ran.returncode == 0, ran.stderr
     assert "nothing is missing" in ran.stdout
     store = open_store(load_spec(f"s3://{bucket}/bronze/t"))

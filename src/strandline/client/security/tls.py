@@ -18,11 +18,15 @@ _NOT_TRUSTED: Final = (
     "the broker does not accept the client's certificate (ssl.keystore.location): it must be valid "
     "and of an authority that the broker's ssl.truststore.location has"
 )
+_NONE: Final = (
+    "the broker demands a client certificate (ssl.client.auth=required): set ssl.keystore.location "
+    "to a PEM file with the client's private key and certificate"
+)
 _ALERTS: Final = {
-    "CERTIFICATE_REQUIRED": "the broker demands a client certificate (ssl.client.auth=required): "
-    "set ssl.keystore.location to a PEM file with the client's private key and certificate",
+    "CERTIFICATE_REQUIRED": _NONE,
     "UNKNOWN_CA": _NOT_TRUSTED,
-    "BAD_CERTIFICATE": _NOT_TRUSTED,
+    # Java's brokers say so of a client that shows none, too.
+    "BAD_CERTIFICATE": f"{_NONE}; or, of a client that has one, {_NOT_TRUSTED}",
     "UNSUPPORTED_CERTIFICATE": _NOT_TRUSTED,
     "CERTIFICATE_REVOKED": _NOT_TRUSTED,
     "CERTIFICATE_EXPIRED": "the client's certificate (ssl.keystore.location) has expired",
