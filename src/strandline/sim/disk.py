@@ -266,6 +266,11 @@ class Disk:
         """How often each kind of fault was met."""
         return self._faults.happened
 
+    @property
+    def is_sound(self) -> bool:
+        """Whether nothing was wrong with it so far. It cannot help a want of handles."""
+        return not self.damaged and all(map(_is_harmless, self.happened))
+
     # -- Damage ------------------------------------------------------------------------------
 
     def rot(self, path_part: str = "") -> str | None:
@@ -362,6 +367,10 @@ def _settled(path: str) -> str:
     for suffix in TEMPORARY:
         path = path.removesuffix(suffix)
     return path
+
+
+def _is_harmless(fault: str) -> bool:
+    return fault == "no handle" or fault.startswith("crash")
 
 
 def _matters(path: str) -> bool:

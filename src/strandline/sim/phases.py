@@ -176,12 +176,8 @@ class Course:
         # A client may have heard meanwhile of more that it has to wait for, and have longer.
         clients_us = max(_CLIENTS_US, self._patience_us())
         self._within(clients_us, lambda: self.workload.is_done, "I-50", "all clients finish")
-        self._within(
-            _CLIENTS_US,
-            lambda: all(each.is_done for each in self.workload.operations),
-            "I-51",
-            "all operations of administrators end",
-        )
+        self._within(bounds.in_sync_us, self._is_deletion_known, "I-51", "deletions are known")
+        self._within(_CLIENTS_US, self._has_operated, "I-51", "all that was asked ends")
         self._level_out()
         self._ended("liveness")
 
@@ -318,6 +314,12 @@ class Course:
 
     def _is_all_committed(self) -> bool:
         return self.world.is_settled() and settled.are_logs_level(self.world, committed=True)
+
+    def _is_deletion_known(self) -> bool:
+        return not self._is_well or settled.are_deletions_known(self.world)
+
+    def _has_operated(self) -> bool:
+        return all(each.is_done for each in self.workload.operations)
 
     def _are_all_there(self) -> bool:
         return len(self.world.image.brokers) == len(self.world.machines) and self.world.is_settled()

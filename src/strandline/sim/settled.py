@@ -65,6 +65,17 @@ def are_logs_level(world: Cluster, *, committed: bool = False) -> bool:
     )
 
 
+def are_deletions_known(world: Cluster) -> bool:
+    """Whether each leader has heard that its log starts where it does on all replicas. Until then
+    a DeleteRecords waits."""
+    for machine in world.machines.values():
+        for replica in machine.node.replicas if machine.is_up else ():
+            leading = replica.leading
+            if leading is not None and leading.low_watermark < replica.log.log_start_offset:
+                return False
+    return True
+
+
 def _is_level(
     world: Cluster, at: TopicPartition, brokers: Sequence[BrokerId], committed: bool
 ) -> bool:

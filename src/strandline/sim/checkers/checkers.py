@@ -18,6 +18,7 @@ from strandline.errors import StrandlineError
 from strandline.node.effects import Chunk, ConnectionId
 from strandline.sim.checkers.change_dispatcher import ChangeDispatcher
 from strandline.sim.checkers.compaction_rules import content_of
+from strandline.sim.checkers.coordinator_rules import CoordinatorRules
 from strandline.sim.checkers.crash_recovery_check import CrashRecoveryCheck
 from strandline.sim.checkers.ending_rules import EndingRules
 from strandline.sim.checkers.hosting import Hosting
@@ -35,6 +36,7 @@ from strandline.sim.history.operations import Acknowledged, Event, Value
 from strandline.types import NO_TOPIC_ID, BrokerId, TopicId, TopicPartition
 
 if TYPE_CHECKING:
+    from strandline.node.logs import Directory
     from strandline.node.replica import Replica
     from strandline.sim.checkers.log_model import LogModel
     from strandline.sim.machine import Machine
@@ -211,11 +213,22 @@ class Checkers:
         for directory in last.replicas.logs.directories if last is not None else ():
             if directory.offline_reason is not None:
                 self._failed[broker].add(directory.path)
+                if how != "stop":
+                    self._check_offline(machine, directory)
         hosting = self._hostings.pop(broker, None)
         for model, partition in () if hosting is None else hosting.by_log.values():
             if model.is_live:
                 model.is_live = False
                 before[partition] = LastKnownState(model, how)
+
+    def _check_offline(self, machine: Machine, directory: Directory) -> None:
+        """A directory was given up before its process stopped: its disk must have failed."""
+        if self.scope.has_logs and machine.disk.is_sound:
+            self.bug(
+                machine.broker_id,
+                f"{directory.path} went offline, though its disk is sound: "
+                f"{directory.offline_reason}",
+            )
 
     def _note_time(self, hosting: Hosting) -> None:
         latest, broker_id = self.rules.recovery.latest_ms, hosting.machine.broker_id
@@ -298,6 +311,9 @@ class Checkers:
                 if model.is_compacted and model.is_followed and self.scope.has_promises:
                     rules.compaction.check_history(partition, model)
         EndingRules(self._world, findings).check(models)
+        if self.scope.has_logs:
+            machines = self._world.machines.values()
+            CoordinatorRules(findings).check(self._world.image, machines)
         random = self._world.streams("rehearsal")
         candidates = [each for each in self._hostings.values() if each.machine.is_up]
         if candidates:

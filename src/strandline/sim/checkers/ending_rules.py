@@ -1,4 +1,4 @@
-"""Rules for the settled cluster at the end of a run: I-40 at the end, and I-48 to I-51.
+"""Rules for the settled cluster at the end of a run: I-27 and I-40 then, and I-48 to I-51.
 
 Asked once, when all faults are over, everything runs, clients are done and the cluster is said to
 have settled. The caller that runs the world says how long that may take.
