@@ -29,6 +29,7 @@ from strandline.sim.faults.rare import draw_rare
 from strandline.sim.grouping import with_consumer_protocol
 from strandline.sim.keeping import with_keepers
 from strandline.sim.knobs import draw_knobs
+from strandline.sim.meeting import with_meetings, with_shared_offsets
 from strandline.sim.pace import at_a_followers_pace
 from strandline.sim.plan import (
     BEYOND,
@@ -90,6 +91,7 @@ def _with_actions(options: Options, streams: Streams) -> Plan:
     clients = with_names(clients, streams("names of topics"))
     clients += draw_askers(options, streams("askers"))
     options, clients = with_transactions(options, clients, streams("transactions"))
+    options, clients = with_shared_offsets(options, clients, streams("shared offsets"))
     clients = keyed_clients(options.topics, clients, streams("keys"))
     options, clients = with_near_readers(options, clients, streams("near readers"))
     clients = at_a_followers_pace(clients, options)
@@ -112,7 +114,9 @@ def _with_actions(options: Options, streams: Streams) -> Plan:
     plan = with_tokens(far, streams("delegation tokens"))
     if is_usual:
         plan = with_keepers(plan, streams("keepers"))
-    return replace(plan, options=replace(plan.options, knobs=draw_knobs(streams("knobs"))))
+    knobs = draw_knobs(streams("knobs"))
+    plan = replace(plan, options=replace(plan.options, knobs=knobs))
+    return with_meetings(plan, streams("meetings")) if is_usual else plan
 
 
 def _options(seed: int, profile: str, streams: Streams) -> Options:

@@ -142,14 +142,14 @@ class TransactionRun:
         self._queues.add(batch)
         self.pump()
 
-    def send_offset(self, offset: int, *, rises: bool = True) -> None:
-        """Store an offset of the source with the transaction. `rises`: each is higher than all
-        before, so that it says which transaction has stored it."""
+    def send_offset(self, offset: int, *, group: str = "", rises: bool = True) -> None:
+        """Store an offset of the source with the transaction, for that group or the usual one.
+        `rises`: each is higher than all before, so that it says which transaction has stored it."""
         owner = self._owner
         if rises:
             owner.world.history.append(OffsetsSent(self._transaction, offset))
         stored = {owner.source: Committed(Offset(offset))}
-        self.manager.send_offsets(stored, Membership(owner.group, None))
+        self.manager.send_offsets(stored, Membership(group or owner.group, None))
         self.pump()
 
     def commit(self) -> None:

@@ -3,10 +3,11 @@
 `client transactional x1 id=x topic=t partition=0,1 version=2 batches=3 aborts=20 dies=10 sleeps=10`
 
 A program begins a transaction, sends some batches, stores an offset with it (`offsets=yes`: for the
-group `tg-ID`) and commits, or aborts on purpose. Of a hundred transactions `dies` end with the
-process, and `sleeps` are stopped in the middle: then another process begins under the same id, and
-the first one wakes up behind it as a zombie, which tries to go on (`nap=`). At the end what is open
-is brought to its end, and the offset is asked for that is stored.
+group `tg-ID`, or for some that several ids share, `group=`) and commits, or aborts on purpose. Of a
+hundred transactions `dies` end with the process, and `sleeps` are stopped in the middle: then
+another process begins under the same id, and the first one wakes up behind it as a zombie, which
+tries to go on (`nap=`). At the end what is open is brought to its end, and the offset is asked for
+that is stored.
 
 What readers may see of all that is judged by `history.transactions`. What a producer may be told is
 judged here: it is fenced only if another one has begun (I-37), and every transaction ends once
@@ -39,6 +40,8 @@ from strandline.types import TopicPartition
 NEVER_MS: Final = 600_000
 """A timeout of transactions that no run reaches: then no producer is fenced by it."""
 _PER_CENT: Final = 100
+_OFFSETS_MAX: Final = 10**6
+_GROUPS: Final = 4
 _OFFSETS_VERSION: Final = 8
 _LEAST: Final = {
     ApiKey.INIT_PRODUCER_ID: 3,
@@ -60,7 +63,9 @@ class Transactional(SimClient):
         self.version = options.number("version", 2, least=1)
         self.timeout_ms = options.time_us("timeout", f"{NEVER_MS}ms") // 1000
         self.in_flight_max = options.number("in-flight", 1, least=1)
-        self.group = f"tg-{self.transactional_id}"
+        self.is_alone = "group" not in spec.options
+        """Whether no other id stores offsets for its group, but all for several in turn."""
+        self.group = options.text("group", f"tg-{self.transactional_id}")
         self.source = TopicPartition(self.topic, 0)
         """The partition whose offset is stored."""
         self.stored: int | None = None
@@ -228,6 +233,8 @@ class Transactional(SimClient):
         run.cluster.keep_fresh()
         run.begin()
         self._to_send[run] = self.batches_of(run)
+        if self.stores and not self.is_alone:
+            self.store_offset(run)  # so that those of several ids are pending at the same time
         self._go_on(run)
 
     def batches_of(self, run: TransactionRun) -> int:
@@ -243,6 +250,10 @@ class Transactional(SimClient):
 
     def store_offset(self, run: TransactionRun) -> None:
         """Store an offset with the transaction."""
+        if not self.is_alone:
+            group = f"{self.group}-{self.random.randrange(_GROUPS)}"
+            run.send_offset(self.random.randrange(_OFFSETS_MAX), group=group, rises=False)
+            return
         self._offset += 1
         run.send_offset(self._offset)
 
@@ -271,7 +282,12 @@ class Transactional(SimClient):
             run.send(self.next_batch(run))
             self.after(1 + self.random.randrange(20_000), run.happened(partial(self._go_on, run)))
             return
-        if self.stores and not run.is_busy and self._to_send.pop(run, None) is not None:
+        if (
+            self.stores
+            and self.is_alone
+            and not run.is_busy
+            and self._to_send.pop(run, None) is not None
+        ):
             self.store_offset(run)
             self.after(1 + self.random.randrange(20_000), run.happened(partial(self._go_on, run)))
             return

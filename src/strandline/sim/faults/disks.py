@@ -43,9 +43,17 @@ def disk_broken(scene: Scene, action: Action) -> None:
 
 
 def disk_full(scene: Scene, action: Action) -> None:
-    """No space is left for some files."""
+    """No space is left for some files.
+
+    With `restart=no` there is room again at the end, and the broker must get over it by itself.
+    """
     machine = one_running(scene, action.word(0))
-    machine.disk.fill(action.options.get("path", ""))
+    full = partial(machine.disk.fill, action.options.get("path", ""))
+    if action.options.get("restart", "yes") == "no":
+        key, for_us = ("disk full", machine.broker_id), action.time_us("for", _FOR_US)
+        scene.hold(key, full, machine.disk.free_space, for_us)
+        return
+    full()
     _restart_healthy(scene, machine, action)
 
 
@@ -200,7 +208,7 @@ VERBS: Final = (
         "BROKER [operation=append|read|sync|...] [path=] [count=] [for=] [down=]",
     ),
     Verb("disk-broken", disk_broken, "BROKER [dir=] [for=] [down=]"),
-    Verb("disk-full", disk_full, "BROKER [path=] [for=] [down=]"),
+    Verb("disk-full", disk_full, "BROKER [path=] [for=] [restart=yes|no] [down=]"),
     Verb("starve", starve, "BROKER [percent=] [for=]"),
     Verb("disk-slow", disk_slow, "BROKERS [per=] [path=] [for=]"),
     Verb("fsync-fail", fsync_fail, "BROKER [path=] [error=broken|full] [for=] [down=]"),

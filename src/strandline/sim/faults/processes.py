@@ -146,14 +146,16 @@ def restore_disk(scene: Scene, action: Action) -> None:
 
 
 def crash_in(scene: Scene, action: Action) -> None:
-    """Die at the n-th disk operation from now, of all or on some files, before it takes effect."""
+    """Die at the n-th disk operation from now, of all, of one kind or on some files, before it
+    takes effect."""
     machine = one_running(scene, action.word(0))
     how = _how(action)
     check_budget(scene, machine, lossy=how == "power")
     scene.budget.arm(machine, how, lossy=how == "power")
     scene.expect_end(machine, action.time_us("down", _DOWN_US))
-    path = action.options.get("path", "")
-    machine.crash_in(action.number("operations", _OPERATIONS), how, path_part=path)
+    path, operation = action.options.get("path", ""), action.options.get("operation", "")
+    count = action.number("operations", _OPERATIONS)
+    machine.crash_in(count, how, operation=operation, path_part=path)
 
 
 def crash_in_recovery(scene: Scene, action: Action) -> None:
@@ -250,7 +252,7 @@ VERBS: Final = (
     Verb(
         "crash-in",
         crash_in,
-        "BROKER operations=N [path=] [how=power|kill] [down=]",
+        "BROKER operations=N [operation=] [path=] [how=power|kill] [down=]",
     ),
     Verb(
         "crash-in-recovery",
