@@ -15,6 +15,7 @@ switches, it is patched from outside and put back as it was. One file per family
     transacting   transactions, from their beginning to their markers
     authorizing   what is asked before a request is served
     starving      what running out of something does not break
+    meeting       what meets by chance: deletions beside moves, rounds and fetches, full disks
 
 A rule whose absence no run can notice is either checked too weakly, never put to the test, or not
 needed: `python -m tests.sim.mutants run NAME` finds out which. What is known to be not needed,
@@ -35,6 +36,7 @@ from tests.sim.mutants.controlling import CONTROLLING
 from tests.sim.mutants.following import FOLLOWING
 from tests.sim.mutants.grouping import GROUPING
 from tests.sim.mutants.leading import LEADING
+from tests.sim.mutants.meeting import MEETING
 from tests.sim.mutants.mutant import Mutant
 from tests.sim.mutants.recovering import RECOVERING
 from tests.sim.mutants.serving import SERVING
@@ -58,6 +60,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
         *SHARING,
         *TRANSACTING,
         *STARVING,
+        *MEETING,
         *AUTHORIZING,
     )
 }

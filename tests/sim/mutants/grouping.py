@@ -21,14 +21,17 @@ from strandline.protocol.coordinator_log import CoordinatorRecord, OpenRecord
 from strandline.protocol.messages.heartbeat import HeartbeatRequest
 from strandline.protocol.messages.offset_commit import OffsetCommitRequest
 from strandline.protocol.messages.sync_group import SyncGroupRequest
+from strandline.records.record import Record
 from strandline.storage.log import Log
-from strandline.types import Instant, Offset
+from strandline.types import NO_OFFSET, Instant, Offset, ProducerId
 from tests.sim.mutants.mutant import Mutant, nothing, patch, together, yes
 
 _true_append = GroupHost._append
 _true_check_commit = offset_service._check_commit
 _true_check_sync = Membership._check_sync
 _true_committed_records = coordinator_topic.committed_records
+_true_not_overtaken = coordinator_topic._not_overtaken
+_true_end_transaction = OffsetStore.end_transaction
 _true_heartbeat = Membership.heartbeat
 
 
@@ -62,6 +65,33 @@ def _to_the_mark(
 ) -> Iterator[CoordinatorRecord | OpenRecord]:
     del end_offset
     return _true_committed_records(source, source.high_watermark, read_bytes)
+
+
+class _StartsWhereItDid:
+    """A log whose start does not move."""
+
+    def __init__(self, source: Log) -> None:
+        self._source = source
+        self.log_start_offset = source.log_start_offset
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._source, name)
+
+
+def _from_the_first_start(
+    source: Any, end_offset: Offset, read_bytes: int
+) -> Iterator[CoordinatorRecord | OpenRecord]:
+    return _true_committed_records(_StartsWhereItDid(source), end_offset, read_bytes)  # type: ignore[arg-type]
+
+
+def _by_the_marker(self: OffsetStore, producer_id: ProducerId, *, commits: bool) -> frozenset[str]:
+    with patch(OffsetStore, _overtake=nothing)():
+        return _true_end_transaction(self, producer_id, commits=commits)
+
+
+def _overtaking_none(records: list[Record], overtakers: dict[bytes, Offset]) -> Iterator[Record]:
+    found = _true_not_overtaken(records, overtakers)
+    return (record._replace(offset=NO_OFFSET) for record in found)
 
 
 def _committed_already(
@@ -125,6 +155,21 @@ GROUPING: Final = (
         "know (3.6).",
         ("I-39",),
         patch(coordinator_loading, committed_records=_to_the_mark),
+    ),
+    Mutant(
+        "load-from-where-it-starts-now",
+        "A coordinator that loads goes on where its log starts now, if that rose meanwhile (3.6).",
+        ("I-50", "I-39"),
+        patch(coordinator_loading, committed_records=_from_the_first_start),
+    ),
+    Mutant(
+        "later-in-the-log-counts",
+        "Of the offsets of two transactions that counts which is later in the log (KIP-98).",
+        ("I-39",),
+        together(
+            patch(OffsetStore, end_transaction=_by_the_marker),
+            patch(coordinator_topic, _not_overtaken=_overtaking_none),
+        ),
     ),
     Mutant(
         "give-groups-up",

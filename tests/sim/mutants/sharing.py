@@ -13,12 +13,18 @@ from strandline.node.sharing.leading import (
     LedSharePartitions,
     Told,
 )
+from strandline.sharing.answer import Part
+from strandline.sharing.coordinator import ShareCoordinator
+from strandline.sharing.effects import Effect
 from strandline.sharing.partition import SharePartition
+from strandline.sharing.records import ShareKey
 from strandline.sharing.runs import DONE, RecordState, StateBatch, Status
+from strandline.sharing.shard import Shard
 from strandline.sharing.values import AckBatch
-from strandline.types import Instant
+from strandline.types import Instant, TopicId
 from tests.sim.mutants.mutant import Mutant, nothing, patch
 
+_true_delete = ShareCoordinator._delete
 _true_available = Status.__dict__["is_available"].fget
 
 
@@ -57,6 +63,36 @@ def _uncommitted(self: LedSharePartitions, group_id: str) -> int:
     return READ_UNCOMMITTED
 
 
+def _begun(
+    self: LedSharePartitions,
+    led: LedSharePartition,
+    start: int,
+    batches: Sequence[StateBatch],
+    now: Instant,
+) -> None:
+    log = led.replica.log
+    state = SharePartition.loaded(
+        start, batches, log_start=log.log_start_offset, log_end=log.log_end_offset
+    )
+    self._serve(led, state, now)
+
+
+def _gone_of_loaded(self: ShareCoordinator, ids: Iterable[TopicId], now: Instant) -> list[Effect]:
+    gone = frozenset(ids)
+    for shard in self._loaded():
+        self._end_states(shard, gone, now)
+    return self._drain()
+
+
+def _deleted_already(
+    self: ShareCoordinator, shard: Shard, key: ShareKey, item: Any, part: Part, now: Instant
+) -> None:
+    if shard.current(key) is None:
+        part()
+        return
+    _true_delete(self, shard, key, item, part, now)
+
+
 SHARING: Final = (
     Mutant(
         "one-member-at-a-time",
@@ -81,6 +117,24 @@ SHARING: Final = (
         "What a member accepted is not given to it, or another one, again (KIP-932).",
         ("I-59",),
         patch(LedSharePartitions, acknowledge=_forgotten),
+    ),
+    Mutant(
+        "lost-records-have-no-state",
+        "What a log has lost is not acknowledged: its state is ended before a group reads on.",
+        ("I-59",),
+        patch(LedSharePartitions, _begin=_begun),
+    ),
+    Mutant(
+        "states-go-with-their-topics",
+        "The states of a topic that is deleted while a coordinator loads go as well (KIP-932).",
+        ("I-59",),
+        patch(ShareCoordinator, topics_deleted=_gone_of_loaded),
+    ),
+    Mutant(
+        "end-states-before-telling",
+        "That a state has ended is told when that is committed, also to one who asks again.",
+        ("I-59",),
+        patch(ShareCoordinator, _delete=_deleted_already),
     ),
     Mutant(
         "locks-end",
