@@ -64,6 +64,8 @@ class Checkers:
         self._last_known: dict[BrokerId, dict[PartitionModel, LastKnownState]] = {}
         self._failed: dict[BrokerId, set[str]] = defaultdict(set)
         """The log directories that have ever failed under a process."""
+        self._unread: dict[BrokerId, set[str]] = defaultdict(set)
+        """Those that the newest start could not read."""
         self._steps = 0
 
     # -- Results -----------------------------------------------------------------------------
@@ -184,7 +186,9 @@ class Checkers:
         before = self._last_known.setdefault(broker, {})
         for directory in machine.node.replicas.logs.directories:
             if directory.offline_reason is not None:
+                self._unread[broker].add(directory.path)
                 continue
+            self._unread[broker].discard(directory.path)
             for log in directory.logs.values():
                 model, partition = hosting.take_in(log, _topic_of(log, before))
                 last_known = before.pop(partition, None)
@@ -213,7 +217,7 @@ class Checkers:
         for directory in last.replicas.logs.directories if last is not None else ():
             if directory.offline_reason is not None:
                 self._failed[broker].add(directory.path)
-                if how != "stop":
+                if how not in ("stop", "failed") and directory.path not in self._unread[broker]:
                     self._check_offline(machine, directory)
         hosting = self._hostings.pop(broker, None)
         for model, partition in () if hosting is None else hosting.by_log.values():
@@ -222,7 +226,8 @@ class Checkers:
                 before[partition] = LastKnownState(model, how)
 
     def _check_offline(self, machine: Machine, directory: Directory) -> None:
-        """A directory was given up before its process stopped: its disk must have failed."""
+        """A directory was given up before its process stopped: its disk must have failed. A start
+        gives it up for want of handles, too."""
         if self.scope.has_logs and machine.disk.is_sound:
             self.bug(
                 machine.broker_id,
