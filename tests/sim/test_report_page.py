@@ -131,6 +131,7 @@ def kind_of(noticed: str) -> str:
     """What noticed that a rule was left out."""
     for start, kind in (
         ("I-", "seeds"),
+        ("BUG", "seeds"),
         ("in a plan made for it", "plan"),
         ("the exhaustive search", "search"),
         ("unit tests only", "unit tests"),
