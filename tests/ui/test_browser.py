@@ -254,6 +254,7 @@ def test_the_stream_is_asked_for_again_after_an_answer_that_was_an_error(
         other.start();
     })""")
     tab.wait_until("asked === 2 && other.isConnected")
+    tab.open("about:blank")  # the next test has the browser's own streams
 
 
 def test_the_focus_stays_in_the_list_of_brokers(page: Page, tab: Tab) -> None:
