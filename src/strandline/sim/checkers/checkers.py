@@ -217,7 +217,8 @@ class Checkers:
         for directory in last.replicas.logs.directories if last is not None else ():
             if directory.offline_reason is not None:
                 self._failed[broker].add(directory.path)
-                if how not in ("stop", "failed") and directory.path not in self._unread[broker]:
+                was_read = broker in self._hostings and directory.path not in self._unread[broker]
+                if how != "stop" and was_read:
                     self._check_offline(machine, directory)
         hosting = self._hostings.pop(broker, None)
         for model, partition in () if hosting is None else hosting.by_log.values():
