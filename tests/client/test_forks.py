@@ -6,6 +6,7 @@ import asyncio
 import gc
 import os
 import sys
+import threading
 import traceback
 import warnings
 from collections.abc import Callable
@@ -130,6 +131,32 @@ def clients_of_a_loop() -> None:
         asyncio.run(run(cluster))
 
 
+def clients_in_a_call() -> None:
+    """The thread that is in a call is not there in the fork, and never ends it."""
+    with Cluster(brokers=1) as cluster:
+        mine = cluster.client_config()
+        with strandline.Producer(mine) as producer, strandline.Admin(mine) as admin:
+            are_in_calls, may_end = threading.Event(), threading.Event()
+
+            def call() -> None:
+                with producer._use.lock, admin._use.lock:
+                    are_in_calls.set()
+                    may_end.wait()
+
+            def work() -> None:
+                refused(lambda: producer.send("t", b"from the fork"))
+                refused(admin.list_topics)
+                producer.close()
+                admin.close()
+
+            thread = threading.Thread(target=call)
+            thread.start()
+            are_in_calls.wait()
+            in_a_fork(work)
+            may_end.set()
+            thread.join()
+
+
 def clusters() -> None:
     cluster = Cluster(brokers=1).open()
     cluster.create_topic("t")
@@ -152,6 +179,6 @@ def clusters() -> None:
 
 
 @pytest.mark.timeout(CHILD_S)
-@pytest.mark.parametrize("part", [clients, clients_of_a_loop, clusters])
+@pytest.mark.parametrize("part", [clients, clients_of_a_loop, clients_in_a_call, clusters])
 def test_what_a_fork_inherits_stays_with_the_process_that_made_it(part: Callable[[], None]) -> None:
     run_alone(part)

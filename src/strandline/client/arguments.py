@@ -7,10 +7,9 @@ from operator import index
 from typing import Final
 
 from strandline.errors import InvalidSetting
+from strandline.numerals import INT32_MAX, INT64_MAX
 from strandline.types import Offset, TopicPartition
 
-_INT32_MAX: Final = 2**31 - 1
-_INT64_MAX: Final = 2**63 - 1
 _NUMBER: Final = "The number of a partition"
 
 
@@ -63,7 +62,7 @@ def several_partitions(partitions: Iterable[TopicPartition]) -> list[TopicPartit
             raise TypeError(f"A partition is a TopicPartition('orders', 0), not {each!r}.")
         a_name(each.topic)
         number = a_number(each.partition, _NUMBER)
-        _within(number, 0, _INT32_MAX, _NUMBER)
+        _within(number, 0, INT32_MAX, _NUMBER)
     return found
 
 
@@ -79,13 +78,13 @@ def an_offset(offset: int, *, least: int = 0) -> Offset:
     """The offset. Raises `TypeError` for what is no whole number, and `ValueError` for one below
     the `least`: to brokers some of these mean other things than an offset; and for one that cannot
     be sent."""
-    return Offset(_within(index(offset), least, _INT64_MAX, "An offset"))
+    return Offset(_within(index(offset), least, INT64_MAX, "An offset"))
 
 
 def a_time(timestamp_ms: int) -> int:
     """The time. Raises `TypeError` for what is no whole number, and `ValueError` for one below 0,
     which is another question to brokers, as -1 for the end; and for one that cannot be sent."""
-    return _within(a_number(timestamp_ms, "A time in milliseconds"), 0, _INT64_MAX, "A time")
+    return _within(a_number(timestamp_ms, "A time in milliseconds"), 0, INT64_MAX, "A time")
 
 
 def _within(number: int, least: int, most: int, what: str) -> int:

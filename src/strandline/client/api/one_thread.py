@@ -31,40 +31,38 @@ U = TypeVar("U", bound=Used)
 def one_thread(client: C) -> C:
     """A class decorator: its public methods are `alone`. Calls that follow one another may come
     from different threads, and a listener may call the client that calls it."""
-    for name, member in list(vars(client).items()):
-        if isinstance(member, FunctionType) and not name.startswith("_"):
-            setattr(client, name, alone(member))
-    return client
+    return _guarded(client, waits=False)
 
 
 def in_turn(client: C) -> C:
     """A class decorator: a call of a public method waits for the one of another thread to end."""
+    return _guarded(client, waits=True)
+
+
+def _guarded(client: C, *, waits: bool) -> C:
     for name, member in list(vars(client).items()):
         if isinstance(member, FunctionType) and not name.startswith("_"):
-            setattr(client, name, _waiting(member))
+            setattr(client, name, alone(member, waits=waits))
     return client
 
 
-def _waiting(method: Callable[Concatenate[U, P], R]) -> Callable[Concatenate[U, P], R]:
+def alone(
+    method: Callable[Concatenate[U, P], R], *, waits: bool = False
+) -> Callable[Concatenate[U, P], R]:
+    """The method; raises `ProtocolError` (INVALID_REQUEST) while another thread is in one, unless
+    it `waits` for that to end."""
+
     @wraps(method)
     def called(client: U, /, *args: P.args, **named: P.kwargs) -> R:
-        with client._use.lock:
+        use = client._use
+        if use.is_inherited:
+            # It is refused, or says nothing. The thread that has the lock may not be in this fork.
             return method(client, *args, **named)
-
-    return called
-
-
-def alone(method: Callable[Concatenate[U, P], R]) -> Callable[Concatenate[U, P], R]:
-    """The method; raises `ProtocolError` (INVALID_REQUEST) while another thread is in one."""
-
-    @wraps(method)
-    def called(client: U, /, *args: P.args, **named: P.kwargs) -> R:
-        lock = client._use.lock
-        if not lock.acquire(blocking=False):
-            raise client._use.busy()
+        if not use.lock.acquire(blocking=waits):
+            raise use.busy()
         try:
             return method(client, *args, **named)
         finally:
-            lock.release()
+            use.lock.release()
 
     return called
