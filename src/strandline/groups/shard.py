@@ -20,6 +20,7 @@ from typing import Final
 from strandline.errors import ErrorCode, InvariantViolated
 from strandline.groups.consumer.cluster_view import ClusterView, NoCluster
 from strandline.groups.consumer.group import ConsumerGroup
+from strandline.groups.counts import add
 from strandline.groups.effects import (
     AppendMarker,
     AppendRecords,
@@ -36,6 +37,7 @@ from strandline.groups.requests import Response, Token
 from strandline.groups.settings import GroupSettings
 from strandline.groups.shard_state import ShardState
 from strandline.groups.timers import Action, Timers
+from strandline.protocol.coordinator_log import APPEND_ERRORS, APPEND_UNDECIDED
 from strandline.protocol.messages.write_txn_markers import WritableTxnMarker
 from strandline.types import (
     NO_TOPIC_ID,
@@ -51,20 +53,10 @@ Outcome = Callable[[ErrorCode | None, Instant], None]
 StatesTold = Callable[[Mapping[tuple[TopicId, int], ErrorCode], Instant], None]
 """Told once what became of each share partition that share coordinators were asked about."""
 
-_UNDECIDED: Final = frozenset(
-    {ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND}
-)
-"""After these the records are in the log, and may become durable later."""
-
 _STEP_DISTANCE_MS: Final = 10
 
 _COORDINATOR_ERRORS: Final = {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    **APPEND_ERRORS,
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
     ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
@@ -241,7 +233,7 @@ class Shard:
 
     def appended(self, append_id: int, error: ErrorCode | None, now: Instant) -> bool:
         """An append has ended; False if it only takes longer than it should."""
-        if error in _UNDECIDED:
+        if error in APPEND_UNDECIDED:
             self._tell_outcomes(append_id, error, now)
             return False
         if error is None and append_id != next(iter(self._pending)):
@@ -249,7 +241,7 @@ class Shard:
                 f"Append {append_id} to partition {self.partition} is durable before earlier ones."
             )
         pending = self._pending.pop(append_id)
-        self._forget_written(pending.records)
+        add(self._writing, {record.group_id for record in pending.records}, -1)
         durable = error is None
         if pending.marker is not None and durable:
             self._state.end_transaction(pending.marker)
@@ -308,13 +300,6 @@ class Shard:
     def _undecided(self) -> Iterator[StateRecord]:
         for pending in self._pending.values():
             yield from pending.records
-
-    def _forget_written(self, records: Iterable[StateRecord]) -> None:
-        # Not by subtracting counters, which looks at all groups each time.
-        for group_id in {record.group_id for record in records}:
-            self._writing[group_id] -= 1
-            if not self._writing[group_id]:
-                del self._writing[group_id]
 
     def _expect_end(self, append_id: int, now: Instant) -> None:
         self.schedule(

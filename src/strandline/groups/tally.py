@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from strandline.errors import InvariantViolated
+from strandline.groups.counts import add
 from strandline.groups.member import Member, ParkedRequest
 from strandline.protocol.messages.join_group import JoinGroupRequestProtocol
 
@@ -30,10 +31,7 @@ class Tally:
 
     def remove(self, member: Member) -> None:
         """It does not belong to the group any more."""
-        for name in _names(member):
-            self.supporters[name] -= 1
-            if not self.supporters[name]:
-                del self.supporters[name]
+        add(self.supporters, _names(member), -1)
         self.awaiting_join -= member.awaiting_join is not None
 
     def set_protocols(self, member: Member, protocols: list[JoinGroupRequestProtocol]) -> None:

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline.cluster.topic_names import CONSUMER_OFFSETS
@@ -275,20 +276,19 @@ class GroupHost:
     def _tick(self, now: Instant) -> None:
         """Do of what is due as much as may be done in one turn: after a failover the sessions of
         all members that are gone are over at once. The rest is due in the next turn."""
-        self._catch_up(now, _DUE_PER_TURN)
+        self._catch_up(now, range(_DUE_PER_TURN))
 
     def catch_up(self, now: Instant) -> None:
         """Do everything that is due."""
-        self._catch_up(now)
+        self._catch_up(now, repeat(None))
 
-    def _catch_up(self, now: Instant, most: int | None = None) -> None:
+    def _catch_up(self, now: Instant, rounds: Iterable[object]) -> None:
         coordinator = self._coordinator
-        while most != 0:
+        for _ in rounds:
             due_ms = coordinator.next_deadline()
             if due_ms is None or due_ms > now.monotonic_ms:
                 return
             self._carry_out(coordinator.tick(now), now)
-            most = None if most is None else most - 1
 
 
 def group_settings(broker: BrokerConfig) -> GroupSettings:

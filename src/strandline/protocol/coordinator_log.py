@@ -10,14 +10,29 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
-from strandline.errors import CorruptRecords, MalformedFrame
+from strandline.errors import CorruptRecords, ErrorCode, MalformedFrame
 from strandline.protocol.declare import shape_of
 from strandline.protocol.schema import decode_from
 from strandline.types import ProducerId
 
 T = TypeVar("T")
+
+APPEND_UNDECIDED: Final = frozenset(
+    {ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND}
+)
+"""After these errors of an append its records are in the log, and may become durable later."""
+
+APPEND_ERRORS: Final = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+}
+"""What clients are told where an append of a coordinator ended with these errors."""
 
 
 class CoordinatorRecord(NamedTuple):

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, Final, TypeAlias
 
 from strandline.errors import ErrorCode, ProtocolError
+from strandline.protocol.coordinator_log import APPEND_ERRORS
 from strandline.protocol.messages import (
     delete_share_group_state,
     initialize_share_group_state,
@@ -87,22 +88,12 @@ class Answer:
         self._finish(self._response(results=results))
 
 
-_COORDINATOR_ERRORS: Final = {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
-}
-
-
 def tell_end(part: Part, error: ErrorCode | None, _at: Instant) -> None:
     """Tell that the append on which a part of an answer depends has ended; None: it is durable."""
     if error is None:
         part()
     else:
-        part(error=ProtocolError(_COORDINATOR_ERRORS.get(error, error)))
+        part(error=ProtocolError(APPEND_ERRORS.get(error, error)))
 
 
 def request_structures(request: type) -> tuple[Any, Any]:

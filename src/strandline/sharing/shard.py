@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from strandline.errors import ErrorCode, InvariantViolated
-from strandline.protocol.coordinator_log import CoordinatorRecord
+from strandline.protocol.coordinator_log import APPEND_UNDECIDED, CoordinatorRecord
 from strandline.sharing.effects import AppendRecords
 from strandline.sharing.records import Change, ShareKey, ShareState, decode_record, encode_record
 from strandline.sharing.state import updated
@@ -19,11 +19,6 @@ from strandline.types import Instant, LeaderEpoch
 
 Outcome: TypeAlias = Callable[["ErrorCode | None", Instant], None]
 """Told once how a change ended, None for durable, or that its end takes too long."""
-
-_UNDECIDED: Final = frozenset(
-    {ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND}
-)
-"""After these the records are in the log, and may become durable later."""
 
 
 @dataclass(slots=True)
@@ -134,7 +129,7 @@ class Shard:
 
     def appended(self, append_id: int, error: ErrorCode | None, now: Instant) -> bool:
         """An append has ended; False if it only takes longer than it should."""
-        if error in _UNDECIDED:
+        if error in APPEND_UNDECIDED:
             self._tell(self._pending[append_id], error, now)
             return False
         if error is None and append_id != next(iter(self._pending)):

@@ -13,7 +13,11 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
 
 from strandline.errors import ErrorCode, InvariantViolated
-from strandline.protocol.coordinator_log import CoordinatorRecord
+from strandline.protocol.coordinator_log import (
+    APPEND_ERRORS,
+    APPEND_UNDECIDED,
+    CoordinatorRecord,
+)
 from strandline.transactions.effects import AppendRecords, CancelMarkers, Outbox, SendMarkers
 from strandline.transactions.records import decode_record, encode_record
 from strandline.transactions.settings import TransactionSettings
@@ -24,18 +28,8 @@ Answer: TypeAlias = Callable[[ErrorCode], None]
 """Told once how a change ended, or that its end takes too long."""
 Later: TypeAlias = Callable[[Instant], None]
 
-_UNDECIDED: Final = frozenset(
-    {ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND}
-)
-"""After these the records are in the log, and may become durable later."""
-
 _COORDINATOR_ERRORS: Final = {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    **APPEND_ERRORS,
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
 }
@@ -182,7 +176,7 @@ class Shard:
 
     def appended(self, append_id: int, error: ErrorCode | None, now: Instant) -> None:
         """An append of this shard has ended, or only takes longer."""
-        if error in _UNDECIDED:
+        if error in APPEND_UNDECIDED:
             self.answer_late(append_id, error)
             return
         pending = self._appends.pop(append_id)

@@ -17,6 +17,7 @@ from strandline.groups.consumer.image import GroupImage
 from strandline.groups.consumer.member import ConsumerMember
 from strandline.groups.consumer.partitions import OwnedPartitions
 from strandline.groups.consumer.records import ConsumerRecord, RegexTopics
+from strandline.groups.counts import add
 from strandline.groups.requests import every_topic
 from strandline.types import TopicId
 
@@ -107,19 +108,19 @@ class ConsumerGroup:
                 self.static_members[now.instance_id] = now.member_id
 
     def _count(self, member: ConsumerMember, sign: int) -> None:
-        _add(self._by_name, member.topic_names, sign)
+        add(self._by_name, member.topic_names, sign)
         if member.topic_regex:
-            _add(self._by_pattern, (member.topic_regex,), sign)
+            add(self._by_pattern, (member.topic_regex,), sign)
         if member.assignor is not None:
-            _add(self._assignors, (member.assignor,), sign)
+            add(self._assignors, (member.assignor,), sign)
         if member.classic is not None:
             self.classic_count += sign
-            _add(self._classic_protocols, (name for name, _ in member.classic.protocols), sign)
+            add(self._classic_protocols, (name for name, _ in member.classic.protocols), sign)
 
     def _count_matched(self, regex: str, sign: int) -> None:
         resolved = self.image.regexes.get(regex)
         if resolved is not None:
-            _add(self._matched, resolved.topics, sign)
+            add(self._matched, resolved.topics, sign)
 
     def _release(self, member_id: str, owned: OwnedPartitions) -> None:
         for topic_id, partitions in owned.items():
@@ -240,10 +241,3 @@ def _topic_ids(names: Iterable[str], cluster: ClusterView) -> Iterator[TopicId]:
         topic = cluster.named(name)
         if topic is not None:
             yield topic.topic_id
-
-
-def _add(counts: Counter[str], names: Iterable[str], sign: int) -> None:
-    for name in names:
-        counts[name] += sign
-        if not counts[name]:
-            del counts[name]

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Set
 
 from strandline.errors import ErrorCode, ProtocolError
+from strandline.groups.counts import add
 from strandline.groups.share.image import ShareImage, ShareMember
 from strandline.groups.share.records import ShareKind, ShareRecord
 from strandline.types import TopicId
@@ -63,10 +64,8 @@ class ShareGroup:
 
     def _count(self, member_id: str | None, sign: int) -> None:
         member = self.image.members.get(member_id or "")
-        for name in () if member is None else member.topic_names:
-            self._by_name[name] += sign
-            if not self._by_name[name]:
-                del self._by_name[name]
+        if member is not None:
+            add(self._by_name, member.topic_names, sign)
 
     def member(self, member_id: str) -> ShareMember:
         """A member. Raises `ProtocolError`."""
