@@ -238,6 +238,11 @@ class ProtocolError(StrandlineError):
         self.message = message
 
     @property
+    def sentence(self) -> str:
+        """What to say of it: the message, or the code's name if there is none."""
+        return self.message or self.code.name
+
+    @property
     def retriable(self) -> bool:
         """Whether the same request may succeed later without a change."""
         return self.code in RETRIABLE

@@ -18,6 +18,6 @@ def whole_number(text: str, most: int) -> int | None:
     return number if number <= most else None
 
 
-def counted(number: int, noun: str) -> str:
-    """`1 record`, `1,234 records`."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+def counted(number: int, noun: str, nouns: str | None = None) -> str:
+    """`1 record`, `1,234 records`; `nouns` where an s does not make the plural."""
+    return f"{number:,} {noun if number == 1 else nouns or noun + 's'}"

@@ -117,3 +117,9 @@ def test_the_protocol_of_a_group_says_which_settings_there_are() -> None:
         reading_of({**AT, "group.id": "g", "group.remote.assignor": "range"})
     with pytest.raises(InvalidSetting, match=r"group\.protocol takes classic or consumer, not 's'"):
         reading_of({**AT, "group.id": "g", "group.protocol": "s"})
+
+
+@pytest.mark.parametrize("wrong", ["0", "soon", "9" * 5000, str(2**31)])
+def test_a_time_that_no_request_can_have_is_refused(wrong: str) -> None:
+    with pytest.raises(InvalidSetting, match=r"session\.timeout\.ms takes milliseconds from 1 on"):
+        reading_of({**AT, "group.id": "g", "session.timeout.ms": wrong})

@@ -123,3 +123,46 @@ def test_threads_share_a_producer(broker: BrokerThread, name: str) -> None:
                 thread, number = map(int, (record.value or b"").split(b":"))
                 found.setdefault(thread, []).append(number)
     assert found == {thread: list(range(200)) for thread in range(4)}
+
+
+class Wanted:
+    """A lock of which is known when a call has to wait for it."""
+
+    def __init__(self) -> None:
+        self.is_wanted = threading.Event()
+        self._lock = threading.RLock()
+        self.release = self._lock.release
+
+    def acquire(self, *, blocking: bool = True) -> bool:
+        taken = self._lock.acquire(blocking)
+        if not taken:
+            self.is_wanted.set()
+        return taken
+
+
+@pytest.mark.parametrize("transaction", [True, False])
+def test_the_end_of_a_block_waits_for_the_call_of_another_thread(
+    broker: BrokerThread, name: str, transaction: bool
+) -> None:
+    chosen = {**settings(broker), "transactional.id": name} if transaction else settings(broker)
+    order = []
+    producer = strandline.Producer(chosen)
+    lock: Any = Wanted()
+    producer._use.lock = lock
+    is_in_call = threading.Event()
+
+    def call() -> None:
+        lock.acquire()
+        is_in_call.set()
+        lock.is_wanted.wait(PATIENCE_S)
+        order.append("call")
+        lock.release()
+
+    with producer.transaction() if transaction else producer:
+        producer.send(name, b"x")
+        thread = in_a_thread(call)
+        assert is_in_call.wait(PATIENCE_S)
+    order.append("end")
+    thread.join()
+    assert order == ["call", "end"]
+    producer.close()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from strandline.numerals import counted
 from strandline.sim.checkers.violations import Violation
 from strandline.sim.plan import Action, ClientSpec, Options, Plan, TopicSpec
 from strandline.sim.report import (
     LAST_EVENTS,
-    counted,
     show_counters,
     show_last_events,
     show_measures,

@@ -8,7 +8,7 @@ from strandline.errors import InvariantViolated, ProtocolError, StrandlineError
 def sentence_of(error: StrandlineError | OSError) -> str:
     """What to tell a person."""
     if isinstance(error, ProtocolError):
-        return f"{error.message or error.code.name} [{error.code.name}]"
+        return f"{error.sentence} [{error.code.name}]"
     cause = error.__cause__
     if isinstance(error, InvariantViolated) and isinstance(cause, UnicodeEncodeError):
         return f"{cause.object!r} cannot be sent: it is not UTF-8."  # it was an argument

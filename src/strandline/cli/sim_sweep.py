@@ -12,8 +12,9 @@ from strandline.cli.output import print_json
 from strandline.cli.sim_colours import bad, good
 from strandline.cli.sim_progress import ProgressBar
 from strandline.cli.stopping import Stop, ends_with_its_reader
+from strandline.numerals import counted
 from strandline.sim.checkers.invariants import INVARIANTS
-from strandline.sim.report import counted, show_reached, show_speed
+from strandline.sim.report import show_reached, show_speed
 from strandline.sim.sweep import (
     SEEDS_FOR_ALL_STATES,
     TWICE_ONE_OF,

@@ -167,7 +167,6 @@ def drop(name: str, yes: bool, tables: Location, bootstrap: str | None) -> None:
         except ProtocolError as error:
             if error.code is not ErrorCode.GROUP_ID_NOT_FOUND:
                 click.echo(
-                    f"Its group {group_of(name)} could not be deleted: "
-                    f"{error.message or error.code.name}",
+                    f"Its group {group_of(name)} could not be deleted: {error.sentence}",
                     err=True,
                 )

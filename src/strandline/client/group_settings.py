@@ -16,6 +16,7 @@ from strandline.client.backoff import (
 )
 from strandline.client.router import Coordinated, CoordinatorKey
 from strandline.errors import InvalidSetting
+from strandline.numerals import INT32_MAX, whole_number
 
 RESETS: Final = ("earliest", "latest", "none")
 CLASSIC: Final = "classic"
@@ -153,9 +154,10 @@ def _check_protocol(protocol: str, settings: Mapping[str, str]) -> None:
 
 
 def _time(name: str, text: str) -> int:
-    if not (text.isascii() and text.isdigit()) or int(text) < 1:
+    found = whole_number(text, INT32_MAX)
+    if not found:
         raise InvalidSetting(name, f"{name} takes milliseconds from 1 on, not '{text}'.")
-    return int(text)
+    return found
 
 
 def _flag(name: str, text: str) -> bool:

@@ -104,7 +104,7 @@ def _tried(part: str, attempt: Callable[[], str]) -> Finding:
     try:
         return Finding(part, True, attempt())
     except ProtocolError as error:
-        return Finding(part, False, error.message or error.code.name)
+        return Finding(part, False, error.sentence)
     except StrandlineError as error:
         return Finding(part, False, str(error))
     except OSError as error:
@@ -168,7 +168,7 @@ def _examining(
                 answer["sees"] = str(stores.exists(probes / check.token))
                 _topics(check.topics, check.reading)
             except ProtocolError as error:
-                answer["fault"] = error.message or error.code.name
+                answer["fault"] = error.sentence
             except (StoreTrouble, InvalidSetting, OSError) as error:
                 answer["fault"] = str(error)
             yield pa.RecordBatch.from_pydict({"answer": [json.dumps(answer)]})

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
+from strandline.numerals import counted
 from strandline.sim.checkers.invariants import INVARIANTS
 from strandline.sim.checkers.violations import Violation
 from strandline.sim.plan import STRICT, Plan
@@ -159,11 +160,6 @@ def show_speed(*, events: int, simulated_us: int, cpu_s: float) -> str:
 def moment(time_us: int) -> str:
     """A virtual time, as in the notes of a run."""
     return f"{time_us / 1000:.3f} ms"
-
-
-def counted(number: int, noun: str, nouns: str | None = None) -> str:
-    """`1 event`, `1,234 events`."""
-    return f"{number:,} {noun if number == 1 else nouns or noun + 's'}"
 
 
 def table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import weakref
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, Final, TypeVar
@@ -29,9 +28,9 @@ class RunningCluster:
     def __init__(self, options: Options) -> None:
         self._brokers = options.brokers
         self._control = Control(options)
-        # For a test that forgets to close it: at least files and ports go when the process ends.
-        self._release = weakref.finalize(self, _release, self._control, os.getpid())
         self._thread = LoopThread("strandline-cluster")
+        # For a test that forgets to close it: at least files and ports go when the process ends.
+        self._release = weakref.finalize(self, _release, self._control, self._thread)
         self._is_open = True
 
     def __repr__(self) -> str:
@@ -120,9 +119,9 @@ class RunningCluster:
             self._release()
 
 
-def _release(control: Control, process: int) -> None:
+def _release(control: Control, thread: LoopThread) -> None:
     """Give back what a cluster has; a process that was forked from its own has nothing of it."""
-    if os.getpid() == process:
+    if not thread.is_inherited:
         control.release()
 
 

@@ -15,6 +15,7 @@ from strandline.client.cluster import ClusterClient
 from strandline.client.group_positions import GroupPositions
 from strandline.client.group_reset import Target, TargetKind, check_is_idle, new_offsets
 from strandline.client.producer import Producer, ProducerSettings
+from strandline.numerals import INT64_MAX
 from strandline.types import TopicPartition
 from strandline.ui.decoding import Json
 from strandline.ui.questions import BadQuestion
@@ -22,7 +23,6 @@ from strandline.ui.questions import BadQuestion
 _HEADERS_MAX: Final = 50
 _TARGETS: Final = {each.value: each for each in TargetKind if each is not TargetKind.SHIFT}
 _VALUED: Final = (TargetKind.OFFSET, TargetKind.TIME)
-_INT64_MAX: Final = 2**63 - 1
 _SETTINGS: Final = ProducerSettings(delivery_timeout_ms=10_000, may_create_topics=False)
 
 Edit = Callable[[ClusterClient, str, Json], Json]
@@ -68,7 +68,7 @@ def reset(cluster: ClusterClient, group: str, body: Json) -> Json:
     if not topic or kind is None:
         raise BadQuestion(f"A reset names a 'topic', and 'to' is one of {', '.join(_TARGETS)}.")
     value = _value(body, "value", int, None)
-    if kind in _VALUED and (value is None or not 0 <= value <= _INT64_MAX):
+    if kind in _VALUED and (value is None or not 0 <= value <= INT64_MAX):
         raise BadQuestion("'value' is a whole number from 0 on.")
     found = check_is_idle(GroupAdmin(cluster), group, may_be_new=True)
     positions = GroupPositions(cluster, group, found)

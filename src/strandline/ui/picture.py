@@ -200,7 +200,7 @@ def _broker(
     if answer is None:
         return found | {"is_registered": False, "error": "It is not registered.", "totals": None}
     if isinstance(answer, ProtocolError):
-        return found | {"error": answer.message or answer.code.name, "totals": None}
+        return found | {"error": answer.sentence, "totals": None}
     found |= {"error": None, "totals": answer["totals"], "rates": None, "asked_ms": wall_ms}
     found["produce"] = answer.get("produce")  # brokers of 0.1.0 do not tell it, nor sizes of logs
     if earlier is not None and earlier["totals"] is not None and wall_ms > earlier["asked_ms"]:

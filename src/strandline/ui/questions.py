@@ -140,7 +140,8 @@ def _lag(
 ) -> int | None:
     if _is_share(listing):
         offsets = ShareGroupAdmin(cluster).offsets(listing.group)
-        return sum(each.lag or 0 for each in offsets.values())
+        known = [each.lag for each in offsets.values() if each.lag is not None]
+        return sum(known) if known or not offsets else None
     total = 0
     for at, stored in GroupAdmin(cluster).offsets(listing.group).items():
         end = ends.get(at, stored.offset)
@@ -214,9 +215,7 @@ def _of_each(cluster: ClusterClient, subject: str, **arguments: object) -> Json:
     """What every broker says of a subject, or why it says nothing."""
     return {
         "brokers": {
-            str(broker): {"error": answer.message or answer.code.name}
-            if isinstance(answer, ProtocolError)
-            else answer
+            str(broker): {"error": answer.sentence} if isinstance(answer, ProtocolError) else answer
             for broker, answer in inspect_each(cluster, subject, **arguments).items()
         }
     }

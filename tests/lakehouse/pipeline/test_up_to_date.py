@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,8 @@ from strandline.lakehouse.pipeline import log_facts
 from strandline.lakehouse.pipeline.errors import RecordsLost, TopicMissing
 from strandline.lakehouse.pipeline.events import Event, Notice, Started, Stopped
 from strandline.lakehouse.pipeline.options import RunOptions
-from strandline.lakehouse.pipeline.running import NeverStopped
+from strandline.lakehouse.pipeline.runner import StopRequest
+from strandline.lakehouse.pipeline.running import NeverStopped, run_table
 from strandline.lakehouse.pipeline.start_offsets import LogFacts
 from strandline.lakehouse.pipeline.up_to_date import finish_if_up_to_date, look
 from strandline.lakehouse.tables.identity import group_of
@@ -74,6 +76,25 @@ def test_nothing_is_new_until_something_is(make_table: MakeTable) -> None:
     assert published(table, 3) == [3, 0, 0]
     table.produce([(None, {"n": 3, "at": "2026-03-01T06:00:00Z"})], partition=2)
     assert end_at_once(table) is None
+
+
+def test_a_stop_while_brokers_are_looked_for_ends_the_run(make_table: MakeTable) -> None:
+    """It is told once; the run itself has another request, which is never set."""
+
+    class Told:
+        is_set = True
+
+    table = make_table()
+    requests: Iterator[StopRequest] = iter([Told()])
+    told: list[Event] = []
+    stopped = run_table(
+        table.spec,
+        RunOptions(bootstrap=table.bootstrap),
+        on_event=told.append,
+        stop=lambda: nullcontext(next(requests)),
+    )
+    assert (stopped.commits, stopped.rows) == (0, 0)
+    assert told[-1] == stopped
 
 
 def test_what_must_be_said_of_the_log_is_said(make_table: MakeTable) -> None:

@@ -46,6 +46,11 @@ def _guarded(client: C, *, waits: bool) -> C:
     return client
 
 
+def waiting(method: Callable[Concatenate[U, P], R]) -> Callable[Concatenate[U, P], R]:
+    """The method; it waits for the call of another thread to end."""
+    return alone(method, waits=True)
+
+
 def alone(
     method: Callable[Concatenate[U, P], R], *, waits: bool = False
 ) -> Callable[Concatenate[U, P], R]:
@@ -55,11 +60,14 @@ def alone(
     @wraps(method)
     def called(client: U, /, *args: P.args, **named: P.kwargs) -> R:
         use = client._use
-        if use.is_inherited:
-            # It is refused, or says nothing. The thread that has the lock may not be in this fork.
-            return method(client, *args, **named)
-        if not use.lock.acquire(blocking=waits):
-            raise use.busy()
+        if not use.lock.acquire(blocking=False):
+            if use.is_inherited:
+                # The thread that has it may not be in this fork. The call is refused, or says
+                # nothing to brokers.
+                return method(client, *args, **named)
+            if not waits:
+                raise use.busy()
+            use.lock.acquire()
         try:
             return method(client, *args, **named)
         finally:

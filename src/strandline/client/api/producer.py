@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Self
 
-from strandline.client.api.one_thread import in_turn
+from strandline.client.api.one_thread import in_turn, waiting
 from strandline.client.api.refusals import Use, note_unwritten
 from strandline.client.api.settings import producing_of
 from strandline.client.cluster import ClusterClient
@@ -63,6 +63,7 @@ class Producer:
     def __enter__(self) -> Self:
         return self
 
+    @waiting
     def __exit__(
         self,
         kind: type[BaseException] | None,
@@ -187,19 +188,27 @@ class Producer:
         self.begin()
         try:
             yield self
-            if self._producer.is_in_transaction:
-                self._open.commit()
+            self._commit_open()
         except ProducerFailed:
             raise  # nothing that it can do has an effect
         except BaseException as error:
-            try:
-                if isinstance(error, ProtocolError):
-                    self._producer.abort_open()  # a commit that takes long can be called again
-                else:
-                    self._producer.end_open()
-            except ProtocolError as failure:
-                error.add_note(f"The transaction could not be ended: {failure.message}")
+            self._end_after(error)
             raise
+
+    @waiting
+    def _commit_open(self) -> None:
+        if self._producer.is_in_transaction:
+            self._open.commit()
+
+    @waiting
+    def _end_after(self, error: BaseException) -> None:
+        try:
+            if isinstance(error, ProtocolError):
+                self._producer.abort_open()  # a commit that takes long can be called again
+            else:
+                self._producer.end_open()
+        except ProtocolError as failure:
+            error.add_note(f"The transaction could not be ended: {failure.message}")
 
     # -- What is known -----------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from typing import Final
 from strandline.lakehouse.pipeline.errors import PipelineFailed
 from strandline.lakehouse.pipeline.events import Event, Notice
 
+_DAY_S: Final = 86_400.0
 _AGAIN_S: Final = 60.0
 """From telling that trouble lasts to telling it once more."""
 
@@ -42,11 +43,9 @@ class Patience:
         now_s = time.monotonic()
         since_s = now_s if self._since_s is None else self._since_s
         if sentence != self._told:
-            left = timedelta(seconds=since_s + self._limit_s - now_s)
-            until = datetime.now(UTC).astimezone() + left
             self._say(
-                f"{sentence} Trying again until {until:%H:%M:%S} (--patience {self._limit_s:g} s), "
-                "from where the table ends."
+                f"{sentence} Trying again{_until(since_s + self._limit_s - now_s)} (--patience "
+                f"{self._limit_s:g} s), from where the table ends."
             )
         elif now_s - self._told_s >= _AGAIN_S:
             self._say(f"Still trying after {now_s - since_s:.0f} s: {sentence}")
@@ -67,3 +66,10 @@ class Patience:
 
     def _say(self, sentence: str) -> None:
         self._tell(Notice(sentence))
+
+
+def _until(left_s: float) -> str:
+    """A time of the day, which says nothing of a later one; and "for ever" has none."""
+    if left_s >= _DAY_S:
+        return ""
+    return f" until {datetime.now(UTC).astimezone() + timedelta(seconds=left_s):%H:%M:%S}"

@@ -77,7 +77,7 @@ def progress_of(client: ClusterClient, spec: TableSpec, state: TableState) -> Pr
         check_same_logs(state.frontiers, LogFacts(topic_ids=ids, earliest={}, latest=ends))
         return Progress(reached, lag_before(client, ends, frontier, isolation), None)
     except ProtocolError as error:
-        return Progress(reached, None, error.message or error.code.name)
+        return Progress(reached, None, error.sentence)
     except (TopicRecreated, LogReplaced) as error:
         return Progress(reached, None, str(error))
 

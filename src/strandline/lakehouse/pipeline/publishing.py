@@ -60,7 +60,7 @@ class Publisher:
             if not self._fails:
                 self._tell(
                     f"The offsets of group '{self._group}' could not be written: "
-                    f"{error.message or error.code.name} The table itself is not affected."
+                    f"{error.sentence} The table itself is not affected."
                 )
             self._fails = True
             return False

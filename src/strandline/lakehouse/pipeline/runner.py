@@ -333,7 +333,7 @@ def _pause(stop: StopRequest) -> None:
 def _sentence(error: Exception) -> str:
     """What to say of trouble."""
     if isinstance(error, ProtocolError):
-        return error.message or error.code.name
+        return error.sentence
     if isinstance(error, StrandlineError):
         return str(error)
     return cause_of(error)

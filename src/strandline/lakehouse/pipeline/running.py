@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
@@ -87,6 +88,8 @@ def run_table(
         is_healed = _heal(spec, on_event)
     with stop() as request:
         begin = look(store, options, on_event, request)
+        if request.is_set:  # it is told once, and the run has a request of its own
+            options = replace(options, once=True)
     if (
         options.once
         and is_healed

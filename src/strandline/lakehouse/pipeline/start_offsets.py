@@ -45,6 +45,8 @@ class StartOffsets:
     """Where the logs end for now."""
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     """As commits carry them."""
+    frontiers: Mapping[TopicPartition, Frontier] = field(default_factory=dict)
+    """How far the table was."""
 
     @property
     def has_work(self) -> bool:
@@ -94,7 +96,7 @@ def start_offsets(
             "loss among its dead letters."
         )
     ids = {topic: facts.topic_text(topic) for topic in facts.topic_ids}
-    return StartOffsets(starts, tuple(lost), facts.latest, ids)
+    return StartOffsets(starts, tuple(lost), facts.latest, ids, frontiers)
 
 
 def check_same_logs(frontiers: Mapping[TopicPartition, Frontier], facts: LogFacts) -> None:

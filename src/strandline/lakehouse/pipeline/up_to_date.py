@@ -49,7 +49,7 @@ def look(
                 raise
             if error.code is ErrorCode.BROKER_NOT_AVAILABLE and not options.waits_at_start:
                 raise _unanswered(error) from error
-            sentence = error.message or error.code.name
+            sentence = error.sentence
             if patience.is_over() or stop.is_set:
                 raise patience.given_up(sentence) from error
             patience.tell(sentence)
@@ -67,7 +67,7 @@ def _look(store: TableStore, options: RunOptions) -> StartOffsets:
 def _unanswered(error: ProtocolError) -> ProtocolError:
     return ProtocolError(
         error.code,
-        f"{error.message or error.code.name} Start the brokers, or name others with -b HOST:PORT; "
+        f"{error.sentence} Start the brokers, or name others with -b HOST:PORT; "
         "a run with --patience DURATION waits for them.",
     )
 
@@ -82,7 +82,7 @@ def finish_if_up_to_date(
     if begin.has_work:
         return None
     spec = store.spec
-    reached = begin.reached(store.state().frontiers)
+    reached = begin.reached(begin.frontiers)
     nothing = Lag(0, 0.0, dict.fromkeys(reached, 0))
     tell(Started(len(begin.starts), sum(reached.values()), nothing))
     publisher = Publisher(

@@ -140,6 +140,6 @@ class Supervisor:
 def sentence_of(error: Exception) -> str:
     """Why a run ended, for people."""
     if isinstance(error, ProtocolError):
-        return error.message or error.code.name
+        return error.sentence
     text = str(error) or type(error).__name__
     return text if text.endswith(".") else f"{text}."
