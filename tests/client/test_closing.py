@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import strandline
+from strandline.client import core_thread
 from strandline.errors import ErrorCode, ProtocolError
 from strandline.types import TopicPartition
 from tests.client.conftest import PATIENCE_S, BrokerThread
@@ -32,7 +33,11 @@ def stored(broker: BrokerThread, group: str) -> dict[TopicPartition, int]:
 # -- What is dropped -----------------------------------------------------------------------------
 
 
-def test_a_member_that_is_dropped_leaves_its_group(broker: BrokerThread, name: str) -> None:
+def test_a_member_that_is_dropped_leaves_its_group(
+    broker: BrokerThread, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(core_thread, "_ABANDONED_MS", PATIENCE_MS)
+    before = set(threading.enumerate())
     write(broker, name, 10)
     consumer = strandline.Consumer(settings(broker, group_id=name, auto_offset_reset="earliest"))
     consumer.subscribe([name])
@@ -42,7 +47,8 @@ def test_a_member_that_is_dropped_leaves_its_group(broker: BrokerThread, name: s
     while worker.acquisition_lock_timeout_ms is None:
         worker.poll(100)
     names = ("strandline-group", "strandline-share-group")
-    threads = [each for each in threading.enumerate() if each.name in names]
+    new = set(threading.enumerate()) - before
+    threads = [each for each in new if each.name in names]
     assert len(threads) == 2
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)  # of the sockets

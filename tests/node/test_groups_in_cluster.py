@@ -404,13 +404,18 @@ def test_too_few_in_sync_replicas_refuse_a_commit(world: ClusterWorld) -> None:
 # -- Loading ----------------------------------------------------------------------------------
 
 
-def test_groups_are_loaded_in_steps(world: ClusterWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+def loading_slowly(world: ClusterWorld, monkeypatch: pytest.MonkeyPatch) -> int:
+    """The coordinator has moved to this broker, which reads a record in each step."""
     first = coordinator_of(world)
     for offset in range(50):
         assert commit(world[first].connect(), offset) == ErrorCode.NONE
     monkeypatch.setattr(coordinator_loading, "_RECORDS_PER_STEP", 1)
     world.kill(first, expire=True)
-    second = moved_from(world, first)
+    return moved_from(world, first)
+
+
+def test_groups_are_loaded_in_steps(world: ClusterWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    second = loading_slowly(world, monkeypatch)
     codes: list[int] = []
     while not codes or codes[-1] in (
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -428,12 +433,7 @@ def test_loading_goes_on_when_retention_takes_what_is_still_to_be_read(
 ) -> None:
     """An operator may let the topic forget by time, too."""
     world = make("offsets.load.buffer.size=1")
-    first = coordinator_of(world)
-    for offset in range(50):
-        assert commit(world[first].connect(), offset) == ErrorCode.NONE
-    monkeypatch.setattr(coordinator_loading, "_RECORDS_PER_STEP", 1)
-    world.kill(first, expire=True)
-    second = moved_from(world, first)
+    second = loading_slowly(world, monkeypatch)
     client = world[second].connect()
     world.run_until(lambda: bool(world[second].node.groups.host.loading))
     world.run(5)

@@ -260,3 +260,20 @@ def test_a_write_of_the_store_changes_nothing_for_others(checked: Checked) -> No
     before = len(checked.checkers.violations)
     checked.world.store.apply((SetData("/controller_epoch", b"1"),))
     assert len(checked.checkers.violations) == before
+
+
+# -- Log directories ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_broken", [False, True])
+def test_a_directory_that_is_given_up_has_a_disk_that_failed(
+    checked: Checked, is_broken: bool
+) -> None:
+    machine = checked.world[1]
+    if is_broken:
+        machine.disk.happened["broken"] = 1
+    for directory in machine.node.replicas.logs.directories:
+        directory.go_offline("it is told so")
+    machine.kill()
+    said = [each.what for each in checked.checkers.violations if each.invariant == "BUG"]
+    assert said == [] if is_broken else "its disk is sound: it is told so" in said[0]

@@ -19,7 +19,7 @@ _CHANCE: Final = 0.3
 _EMPTIED: Final = 0.3
 _DELETING: Final = ("delete-topic", "recreate-topic")
 _SEGMENT: Final = "offsets.topic.segment.bytes"
-_IN_GROUPS: Final = ("group", "share", "copier", "transactional")
+IN_GROUPS: Final = ("group", "share", "copier", "transactional")
 """Other kinds of clients that have something stored there, which must stay."""
 
 
@@ -29,7 +29,7 @@ def with_keepers(plan: Plan, random: Random) -> Plan:
     topics = [each for each in plan.options.topics if each.name not in gone]
     if random.random() >= _CHANCE or not topics:
         return plan
-    others = any(each.kind in _IN_GROUPS for each in plan.clients)
+    others = any(each.kind in IN_GROUPS for each in plan.clients)
     is_emptied = bool(plan.actions) and not others and random.random() < _EMPTIED
     keepers = [
         _keeper(f"y{number + 1}", random.choice(topics), random, is_emptied=is_emptied)

@@ -14,11 +14,11 @@ from random import Random
 from typing import Final
 
 from strandline.cluster.topic_names import CONSUMER_OFFSETS, SHARE_GROUP_STATE
-from strandline.sim.compacted import DEDUPE_BYTES, POLICY, is_compacted
+from strandline.sim.compacted import POLICY, is_compacted
 from strandline.sim.faults.draw import Draw, Drawn, Together, round_us, timed
-from strandline.sim.keeping import KEEPER
+from strandline.sim.faults.kinds import made_anew
+from strandline.sim.keeping import IN_GROUPS, KEEPER
 from strandline.sim.plan import BEYOND, ClientSpec, Options, Plan, TopicSpec
-from strandline.sim.transacting import TRANSACTING
 from strandline.sim.workload import meant_by_name
 
 _TIMES: Final = (1, 1, 2, 3)
@@ -47,7 +47,9 @@ class Meeting:
 
 def with_meetings(plan: Plan, random: Random) -> Plan:
     """The plan, perhaps with one kind of meeting."""
-    possible = [each for each in _MEETINGS if plan.actions and each.is_for(plan)]
+    if not plan.actions:
+        return plan
+    possible = [each for each in _MEETINGS if each.is_for(plan)]
     meeting = next((each for each in possible if random.random() < each.chance), None)
     if meeting is None:
         return plan
@@ -85,7 +87,6 @@ def with_shared_offsets(
         _OFFSETS_SEGMENT: "500",
         "log.cleaner.backoff.ms": "50",
         "log.cleaner.min.cleanable.ratio": "0.01",
-        "log.cleaner.dedupe.buffer.size": str(DEDUPE_BYTES),
     }
     return replace(options, settings={**options.settings, **settings}), tuple(
         replace(each, options={**each.options, **shared}) if each in writers else each
@@ -102,7 +103,7 @@ _SHARED: Final = 0.6
 def _hole(draw: Draw) -> Together:
     """A full disk does not take where a log starts, its oldest segments are dropped all the same,
     and the power fails between two of them."""
-    at = _with_segments(draw)
+    at = draw.partition([each for each in draw.options.topics if _has_segments(each)])
     broker = str(draw.number())
     crash = {"operations": str(draw.random.randint(8, 30)), "operation": "rename"}
     crash |= {"path": f"{at}/", "how": "power", "down": draw.time()}
@@ -144,8 +145,8 @@ def _late_cleaner(draw: Draw) -> Together:
     """A log is loaded again, since it could not be truncated for want of handles, while a cleaner
     has yet to end its round."""
     random = draw.random
-    topic = random.choice([each for each in draw.options.topics if is_compacted(each)])
-    leader = f"leader:{topic.name}-{random.randrange(topic.partitions)}"
+    compacted = [each for each in draw.options.topics if is_compacted(each)]
+    leader = f"leader:{draw.partition(compacted)}"
     slow = {"per": random.choice(("30ms", "100ms", "300ms")), "path": ".cleaned", "for": "6s"}
     alone = {"store": "yes", "for": round_us(2 * draw.session_us)}
     starved = {"percent": random.choice(("10", "30")), "for": round_us(2 * draw.session_us)}
@@ -162,31 +163,26 @@ def _moves_and_goes(draw: Draw) -> Together:
     random, options = draw.random, draw.options
     topic = random.choice(_may_go(draw.clients, options.topics))
     ahead = {"dir": str(random.randint(1, options.disks - 1))}
-    moves = [
-        (0, Drawn("move-log", (f"{topic.name}-{number}", str(broker)), ahead))
+    moves = tuple(
+        (100_000, Drawn("move-log", (f"{topic.name}-{number}", str(broker)), ahead))
         for number in range(topic.partitions)
         for broker in range(1, options.brokers + 1)
-    ]
-    placed = {"partitions": str(topic.partitions), "replication": str(topic.replication)}
-    again = Drawn("recreate-topic", (topic.name,), placed | dict(topic.configs))
+    )
     # A disk that lets brokers wait: so much else comes while they do, and happens in one turn.
     slow = Drawn("disk-slow", ("all",), {"per": "20ms", "path": "checkpoint", "for": "1s"})
     after_us = random.randint(100, 250) * 1_000
-    later = tuple((100_000, move) for _, move in moves)
-    return ((0, slow), *later, (after_us, again))
+    return ((0, slow), *moves, (after_us, made_anew(topic)))
 
 
 def _loads_and_goes(draw: Draw) -> Together:
     """A topic is deleted while the states of a share group are read by their next coordinator."""
     random = draw.random
     topic = random.choice(_may_go(draw.clients, draw.options.topics))
-    placed = {"partitions": str(topic.partitions), "replication": str(topic.replication)}
-    again = Drawn("recreate-topic", (topic.name,), placed | dict(topic.configs))
     coordinator = f"leader:{SHARE_GROUP_STATE}-0"
     at_us = random.randint(1, 400) * 1_000
     return (
         (0, Drawn("kill", (coordinator,), {"down": draw.time()})),
-        (at_us, again),
+        (at_us, made_anew(topic)),
     )
 
 
@@ -214,11 +210,6 @@ def _lost_and_shared(draw: Draw) -> Together:
 
 
 # -- where it can ----------------------------------------------------------------------------
-
-
-def _with_segments(draw: Draw) -> str:
-    topic = draw.random.choice([each for each in draw.options.topics if _has_segments(each)])
-    return f"{topic.name}-{draw.random.randrange(topic.partitions)}"
 
 
 def _has_segments(topic: TopicSpec) -> bool:
@@ -261,7 +252,7 @@ def _shares_and_loses(plan: Plan) -> bool:
 
 def _keeps_alone(plan: Plan) -> bool:
     kinds = {each.kind for each in plan.clients}
-    return KEEPER in kinds and not kinds & {"group", "share", *TRANSACTING}
+    return KEEPER in kinds and kinds.isdisjoint(IN_GROUPS)
 
 
 _RETENTION: Final = {"log.retention.check.interval.ms": "100"}

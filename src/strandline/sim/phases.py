@@ -136,7 +136,7 @@ class Course:
             is_up = self._within(
                 _BUILD_US,
                 lambda: (
-                    all(each.is_done for each in self.workload.operations)
+                    self._has_operated()
                     and len(world.image.topics) >= len(self.plan.options.topics)
                     and world.is_settled()
                 ),

@@ -6,7 +6,8 @@ import json
 import logging
 import socket
 import struct
-import time
+import threading
+from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import urlopen
 
@@ -18,6 +19,7 @@ from strandline.lakehouse.service.live import TableFacts
 from strandline.lakehouse.service.serving import StatusServer
 from tests.broker.test_addresses import needs_ipv6
 
+_PATIENCE_S = 120
 _RESET = struct.pack("ii", 1, 0)
 
 
@@ -38,17 +40,24 @@ def test_on_a_machine_that_has_only_ipv6(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_client_that_goes_away_is_a_line_of_the_log(
-    capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     caplog.set_level(logging.INFO, "strandline.lakehouse.service.serving")
+    is_told = threading.Event()
+    tell = serving._Server.handle_error
+
+    def told(*request: Any) -> None:
+        tell(*request)
+        is_told.set()
+
+    monkeypatch.setattr(serving._Server, "handle_error", told)
     with StatusServer(_NoTables(), 0) as server:
         address = urlsplit(server.url)
         with socket.create_connection((address.hostname, address.port)) as client:
             client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-            time.sleep(0.1)  # the server reads by now
-        deadline = time.monotonic() + 10
-        while not caplog.messages and time.monotonic() < deadline:
-            time.sleep(0.01)
+        assert is_told.wait(_PATIENCE_S)
     [line] = caplog.messages
     assert line.startswith("A request for the state was not answered: ")
     assert "Traceback" not in capsys.readouterr().err

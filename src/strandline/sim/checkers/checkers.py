@@ -64,8 +64,6 @@ class Checkers:
         self._last_known: dict[BrokerId, dict[PartitionModel, LastKnownState]] = {}
         self._failed: dict[BrokerId, set[str]] = defaultdict(set)
         """The log directories that have ever failed under a process."""
-        self._unread: dict[BrokerId, set[str]] = defaultdict(set)
-        """Those that the newest start could not read."""
         self._steps = 0
 
     # -- Results -----------------------------------------------------------------------------
@@ -186,9 +184,7 @@ class Checkers:
         before = self._last_known.setdefault(broker, {})
         for directory in machine.node.replicas.logs.directories:
             if directory.offline_reason is not None:
-                self._unread[broker].add(directory.path)
                 continue
-            self._unread[broker].discard(directory.path)
             for log in directory.logs.values():
                 model, partition = hosting.take_in(log, _topic_of(log, before))
                 last_known = before.pop(partition, None)
@@ -213,14 +209,12 @@ class Checkers:
         before = self._last_known.setdefault(broker, {})
         for last_known in before.values():
             last_known.worsen(how)
-        last = machine.last_node
+        last, hosting = machine.last_node, self._hostings.pop(broker, None)
         for directory in last.replicas.logs.directories if last is not None else ():
             if directory.offline_reason is not None:
                 self._failed[broker].add(directory.path)
-                was_read = broker in self._hostings and directory.path not in self._unread[broker]
-                if how != "stop" and was_read:
+                if how != "stop" and hosting is not None and directory.path not in hosting.unread:
                     self._check_offline(machine, directory)
-        hosting = self._hostings.pop(broker, None)
         for model, partition in () if hosting is None else hosting.by_log.values():
             if model.is_live:
                 model.is_live = False

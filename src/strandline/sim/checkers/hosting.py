@@ -29,6 +29,7 @@ class Hosting:
     - `seen`: the replicas with a role.
     - `by_log`, `by_directory`: every log, with a role or without.
     - `unsettled`: replicas that were touched since a turn ended.
+    - `unread`: the log directories that its start could not read.
     - `acted_us`: when the process handled its last event; `busy_until_us`: when it last handled
       the first one after a gap (`lag_rules.GAP_US`), as one that was paused does.
     - `wall_ms`: what its wall clock showed when it was looked at last; `acted_at_ms`: that or what
@@ -45,6 +46,7 @@ class Hosting:
         "by_log",
         "machine",
         "seen",
+        "unread",
         "unsettled",
         "wall_ms",
     )
@@ -55,6 +57,8 @@ class Hosting:
         self.by_log: dict[Log, Hosted] = {}
         self.by_directory: dict[str, Hosted] = {}
         self.unsettled: dict[Replica, None] = {}
+        directories = machine.node.replicas.logs.directories
+        self.unread = {each.path for each in directories if each.offline_reason is not None}
         self.acted_us = self.busy_until_us = machine.world.schedule.now_us
         self.wall_ms = self.acted_at_ms = machine.now.wall_ms
         self._rules = rules

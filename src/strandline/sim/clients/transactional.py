@@ -6,8 +6,8 @@ A program begins a transaction, sends some batches, stores an offset with it (`o
 group `tg-ID`, or for some that several ids share, `group=`) and commits, or aborts on purpose. Of a
 hundred transactions `dies` end with the process, and `sleeps` are stopped in the middle: then
 another process begins under the same id, and the first one wakes up behind it as a zombie, which
-tries to go on (`nap=`). At the end what is open is brought to its end, and the offset is asked for
-that is stored.
+tries to go on (`nap=`). At the end what is open is brought to its end, and an id that has a group
+to itself asks for the offset that is stored.
 
 What readers may see of all that is judged by `history.transactions`. What a producer may be told is
 judged here: it is fenced only if another one has begun (I-37), and every transaction ends once
@@ -122,7 +122,8 @@ class Transactional(SimClient):
             if is_ready and not self._is_newest(run):
                 self._retire(run)
         is_idle = len(self._runs) == 1 and self._runs[0].manager.state is State.READY
-        if is_idle and (not self.stores or self.stored is not None):
+        asks = self.stores and self.is_alone
+        if is_idle and (not asks or self.stored is not None):
             self._end()
         elif is_idle:
             self._ask_stored()

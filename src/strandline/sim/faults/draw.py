@@ -12,7 +12,7 @@ from random import Random
 from typing import Final, NamedTuple, TypeAlias
 
 from strandline.sim.faults.moments import MOMENTS
-from strandline.sim.plan import Action, ClientSpec, Options
+from strandline.sim.plan import Action, ClientSpec, Options, TopicSpec
 from strandline.sim.scenarios.script import format_us
 
 _LONGEST_US: Final = 8_000_000
@@ -85,9 +85,9 @@ class Draw:
             return f"client:{self.random.choice(self.clients).name}"
         return self.broker()
 
-    def partition(self) -> str:
-        """One partition of the plan's topics."""
-        topic = self.random.choice(self.options.topics)
+    def partition(self, topics: Sequence[TopicSpec] = ()) -> str:
+        """One partition of these topics, or of all topics of the plan."""
+        topic = self.random.choice(topics or self.options.topics)
         return f"{topic.name}-{self.random.randrange(topic.partitions)}"
 
     def least_in_sync(self, partition: str) -> int:

@@ -13,7 +13,7 @@ from typing import Final
 
 from strandline.sim.compacted import is_compacted
 from strandline.sim.faults.draw import Draw, Drawn, round_us
-from strandline.sim.plan import BEYOND, Options
+from strandline.sim.plan import BEYOND, Options, TopicSpec
 from strandline.sim.workload import meant_by_name
 
 
@@ -325,8 +325,13 @@ def _recreate_topic(draw: Draw) -> Drawn:
     topic = draw.random.choice(draw.options.topics)
     if topic.name in meant_by_name(draw.clients):
         return _extra_topic(draw)  # else what was sent to the former one may be in the new one
+    return made_anew(topic, **draw.moment())
+
+
+def made_anew(topic: TopicSpec, **moment: str) -> Drawn:
+    """A topic is deleted, and made as it was."""
     options = {"partitions": str(topic.partitions), "replication": str(topic.replication)}
-    return Drawn("recreate-topic", (topic.name,), options | dict(topic.configs) | draw.moment())
+    return Drawn("recreate-topic", (topic.name,), options | dict(topic.configs) | moment)
 
 
 def _add_partitions(draw: Draw) -> Drawn:
